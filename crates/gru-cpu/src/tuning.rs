@@ -125,6 +125,9 @@ pub(crate) const PACK_IN_PARALLEL_FROM: usize = 1 << 15;
 /// Panels that are packed at the same time: so many cache lines of a weight row are read in sequence.
 pub(crate) const PANELS_AT_A_TIME: usize = 4;
 
+/// Rows that a product of quantized weights multiplies at once: encoded, they stay in the first-level cache next to a panel.
+pub(crate) const QUANTIZED_ROWS: usize = 32;
+
 /// Packing prefetches the weight row that is so many rows ahead. The rows are too far apart for a
 /// hardware prefetcher.
 pub(crate) const PACK_AHEAD: usize = 8;

@@ -11,7 +11,7 @@
 
 mod backward;
 mod forward;
-mod packed;
+mod prepared;
 mod project;
 mod small;
 mod tile;
@@ -20,8 +20,7 @@ mod weights;
 pub(crate) use self::{
     backward::backward,
     forward::forward,
-    packed::{Packed, StepScratch, prepared_inputs},
-    weights::bias,
+    prepared::{PreparedLayer, StepMemory},
 };
 
 use crate::{

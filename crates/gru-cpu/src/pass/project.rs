@@ -2,16 +2,16 @@
 
 use super::{
     units,
-    weights::{Matrices, Weights},
+    weights::{ForwardWeights, Matrices, RowMatrices, RowMatrix, RowMemory},
 };
 use crate::{
     call::{Call, LiveRows},
-    product::{ROWS, Rows, Sums, WeightRows},
+    product::{ROWS, Rows, Sums},
     simd::Lanes,
     threads::tiles,
     tuning::{registers, tile_rows},
 };
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use std::ops::Range;
 
 /// Some rows of the batch at some steps. They are numbered step by step.
@@ -89,25 +89,22 @@ pub(super) unsafe fn slot_of<E: Lanes, S: Simd>(simd: S, row: *mut E, slot: usiz
 /// next barrier.
 pub(super) struct Project<'a, E> {
     pub(super) call: &'a Call<'a, E>,
-    pub(super) weights: &'a Weights<'a, E>,
+    pub(super) weights: &'a ForwardWeights<'a, E>,
     pub(super) round: RoundRows<'a>,
     pub(super) rows: Range<usize>,
     pub(super) panels: Range<usize>,
     pub(super) p: InputProduct<'a, E>,
-    /// Rows of products `[3H]`, if the weights are read in place.
-    pub(super) products: Rows<'a, E>,
+    pub(super) memory: RowMemory<'a, E>,
 }
 
-impl<E: Lanes> WithSimd for Project<'_, E> {
-    type Output = ();
-
+impl<E: Lanes> Project<'_, E> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        if let Matrices::InPlace {
-            w_ih: Some(w_ih), ..
-        } = &self.weights.matrices
+    pub(super) fn run<S: Simd>(&self, simd: S) {
+        if let Matrices::ByRows(RowMatrices {
+            input: Some(w_ih), ..
+        }) = &self.weights.matrices
         {
-            return self.in_place(simd, w_ih);
+            return self.by_rows(simd, w_ih);
         }
         for panel in self.panels.clone() {
             // A tile may hold rows of several steps.
@@ -118,33 +115,29 @@ impl<E: Lanes> WithSimd for Project<'_, E> {
             }
         }
     }
-}
 
-impl<E: Lanes> Project<'_, E> {
     /// The products of some rows with the whole weight, then their panels.
     #[inline(always)]
-    fn in_place<S: Simd>(&self, simd: S, w_ih: &WeightRows<'_, E>) {
-        let h = self.call.sizes.h;
+    fn by_rows<S: Simd>(&self, simd: S, w_ih: &RowMatrix<'_, E>) {
+        let (h, at_once) = (self.call.sizes.h, w_ih.rows_at_once());
         let units = units(self.panels.clone(), E::lanes::<S>(), h);
-        for first in self.rows.clone().step_by(ROWS) {
-            let rows = first..(first + ROWS).min(self.rows.end);
-            let x = self.x(rows.clone());
-            let mut products = [std::ptr::null_mut(); ROWS];
-            for (at, product) in products[..rows.len()].iter_mut().enumerate() {
-                *product = self.products.at(at);
-            }
+        for first in self.rows.clone().step_by(at_once) {
+            let count = at_once.min(self.rows.end - first);
+            let x = |at: usize| {
+                let (n, s) = self.round.place(first + at);
+                self.call.x(self.call.row(n, s)).as_ptr()
+            };
             // SAFETY: x has these rows, and the units of these panels belong to this thread.
-            unsafe { w_ih.multiply_gates(simd, &x[..rows.len()], 0..3, &units, &products) };
-            let tiles = tiles(0..rows.len(), ROWS);
+            unsafe { w_ih.multiply(simd, count, x, 0..3, &units, &self.memory) };
             for panel in self.panels.clone() {
-                for tile in tiles.clone() {
-                    let mut some = [std::ptr::null(); ROWS];
-                    for (to, from) in some.iter_mut().zip(&products[tile.range()]) {
-                        *to = from.cast_const();
+                for tile in tiles(0..count, ROWS) {
+                    let mut products = [std::ptr::null(); ROWS];
+                    for (to, row) in products.iter_mut().zip(tile.range()) {
+                        *to = self.memory.products.at(row).cast_const();
                     }
-                    let rows = rows.start + tile.first..rows.start + tile.first + tile.rows;
+                    let rows = first + tile.first..first + tile.first + tile.rows;
                     // SAFETY: this thread has written these units of the products.
-                    unsafe { self.tile(simd, rows, &some, panel) };
+                    unsafe { self.tile(simd, rows, &products, panel) };
                 }
             }
         }
@@ -166,7 +159,7 @@ impl<E: Lanes> Project<'_, E> {
         x
     }
 
-    /// One tile of [`Weights::project`].
+    /// One tile of [`ForwardWeights::project`].
     ///
     /// # Safety
     /// As there.

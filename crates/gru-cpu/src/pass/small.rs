@@ -3,7 +3,7 @@
 //! The arithmetic of such a step takes less time than a round with its tiles and products. The sums have the order of
 //! the other kernels, so the bits are equal.
 
-use super::weights::{Matrices, PackedMatrices, Weights};
+use super::weights::{ForwardWeights, Matrices, PackedMatrices};
 use crate::{
     call::Sequence,
     simd::{Gates, Lanes, Machine},
@@ -21,7 +21,7 @@ pub(crate) struct Chain<'a, E> {
     /// Packed panels of three gates: I rows, and H rows.
     input: &'a [E],
     recurrent: &'a [E],
-    /// See [`Weights::bias`].
+    /// See [`ForwardWeights::bias`].
     bias: &'a [E],
     update: Update,
     direction: Direction,
@@ -29,7 +29,7 @@ pub(crate) struct Chain<'a, E> {
     h0: Option<&'a [E]>,
 }
 
-impl<E: Lanes> Weights<'_, E> {
+impl<E: Lanes> ForwardWeights<'_, E> {
     /// Whether [`chain`](Self::chain) has single rows of H units.
     pub(super) fn is_small(&self, spec: &GruSpec, gates: &Gates<E>, h: usize) -> bool {
         let is_packed = matches!(

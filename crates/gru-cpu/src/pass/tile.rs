@@ -9,10 +9,10 @@ use super::{
     Part, WriteLines,
     project::{InputProduct, slot_of},
     units,
-    weights::{Matrices, Weights, add_gates},
+    weights::{ForwardWeights, Matrices, RowMemory, add_gates},
 };
 use crate::{
-    product::{Lhs, Order, Prefetch, Product, ROWS, Strided, Sums},
+    product::{Lhs, Prefetch, Product, ROWS, Rows, Strided, SumOrder, Sums},
     simd::{Gates, Lanes},
     threads::Tile,
     tuning::CANDIDATE_VECTORS,
@@ -20,55 +20,62 @@ use crate::{
 use pulp::Simd;
 use std::ops::Range;
 
+/// What gate tiles read and write, in all steps.
+pub(super) struct GateCells<'a, E> {
+    pub(super) weights: &'a ForwardWeights<'a, E>,
+    pub(super) gates: &'a Gates<E>,
+    pub(super) h: usize,
+    /// Whether the reset gate acts after the product.
+    pub(super) after: bool,
+    pub(super) p: InputProduct<'a, E>,
+    /// Reset before the product: `r ⊙ g` of each row.
+    pub(super) rg: Rows<'a, E>,
+    /// The recurrent product of each row, if it is written to memory.
+    pub(super) memory: RowMemory<'a, E>,
+}
+
 /// The rows of gate tiles: one step of the forward pass, or rows of any steps whose gates are recomputed.
 ///
 /// # Safety
-/// `g` and `rg` return H elements of rows that exist, and `product` 3H.
+/// `g` and `cells().rg` have H elements in rows that exist.
 pub(super) unsafe trait GateRows<E: Lanes> {
-    fn weights(&self) -> &Weights<'_, E>;
+    fn cells(&self) -> &GateCells<'_, E>;
 
-    fn gates(&self) -> &Gates<E>;
+    /// The row of the round that is row 0 here.
+    fn first_row(&self) -> usize;
 
-    /// H.
-    fn hidden(&self) -> usize;
-
-    /// `p`, and the row of its round that is row 0 here.
-    fn p(&self) -> (InputProduct<'_, E>, usize);
+    /// Where each row's gates are stored, if this pass keeps them.
+    fn saved(&self) -> Option<&Strided<'_, E>>;
 
     /// `g = m ⊙ h₋₁` of a row.
     fn g(&self, row: usize) -> *const E;
 
-    /// `r ⊙ g` of a row, where the reset gate acts before the product.
-    fn rg(&self, row: usize) -> *mut E;
-
-    /// The recurrent product `[3H]` of a row, if the weights are read in place.
-    fn product(&self, row: usize) -> *const E;
-
     /// What the recurrent product of a tile with so many vectors prefetches.
-    fn prefetch<'l>(
-        &self,
-        part: Part,
-        vectors: usize,
-        lines: &'l mut WriteLines<E>,
-    ) -> Prefetch<'l, E>;
+    #[inline(always)]
+    fn prefetch<'l>(&self, _: Part, _: usize, _: &'l mut WriteLines<E>) -> Prefetch<'l, E> {
+        Prefetch::NOTHING
+    }
 
     /// Computes some units of a row's new state from `z`, `1 − z` and `n`, if this pass computes states.
     ///
     /// # Safety
     /// The previous state is complete, and these units are owned.
+    #[inline(always)]
     unsafe fn new_state<S: Simd>(
         &self,
-        simd: S,
-        z: [E::V<S>; 2],
-        n: E::V<S>,
-        row: usize,
-        units: &Range<usize>,
-    );
+        _: S,
+        _: [E::V<S>; 2],
+        _: E::V<S>,
+        _row: usize,
+        _units: &Range<usize>,
+    ) {
+    }
 
     /// Stores gates of some units, from gate `first` on, if this pass keeps them.
     ///
     /// # Safety
     /// These units are owned.
+    #[inline(always)]
     unsafe fn save<S: Simd>(
         &self,
         simd: S,
@@ -76,19 +83,70 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         units: &Range<usize>,
         first: usize,
         gates: &[E::V<S>],
-    );
+    ) {
+        let Some(saved) = self.saved() else {
+            return;
+        };
+        for (gate, &v) in (first..).zip(gates) {
+            let start = gate * self.cells().h + units.start;
+            // SAFETY: the caller owns these units, and a row has all gates.
+            let to = unsafe { saved.cells_mut(row, &(start..start + units.len())) };
+            E::write(simd, to, v);
+        }
+    }
+
+    /// A row of the left side: `g`, or of the candidate's product `r ⊙ g`.
+    #[inline(always)]
+    fn lhs(&self, row: usize, of_candidate: bool) -> *const E {
+        if of_candidate {
+            self.cells().rg.at(row).cast_const()
+        } else {
+            self.g(row)
+        }
+    }
+
+    /// If the products are written to memory: the products of `g`, or of `r ⊙ g` with n, for some units.
+    ///
+    /// # Safety
+    /// `g`, or `rg`, is complete, and these units are owned: all units if the weights are quantized.
+    #[inline(always)]
+    unsafe fn multiply_by_rows<S: Simd>(
+        &self,
+        simd: S,
+        rows: usize,
+        of_candidate: bool,
+        units: &Range<usize>,
+    ) {
+        let cells = self.cells();
+        let Matrices::ByRows(matrices) = &cells.weights.matrices else {
+            return;
+        };
+        let gates = match (cells.after, of_candidate) {
+            (true, _) => 0..3,
+            (false, false) => 0..2,
+            (false, true) => 2..3,
+        };
+        let matrix = match &matrices.candidate {
+            Some(candidate) if of_candidate => candidate,
+            _ => &matrices.state,
+        };
+        let lhs = |row: usize| self.lhs(row, of_candidate);
+        // SAFETY: the caller keeps the same promises.
+        unsafe { matrix.multiply(simd, rows, lhs, gates, units, &cells.memory) };
+    }
 
     /// The rows of `p` of a tile.
     #[inline(always)]
     fn p_of(&self, panel: usize, tile: Tile) -> Strided<'_, E> {
-        let (p, first) = self.p();
-        Strided::of(&p.cells, p.row(panel, first + tile.first), 1, tile.rows)
+        let p = &self.cells().p;
+        let first = self.first_row() + tile.first;
+        Strided::of(&p.cells, p.row(panel, first), 1, tile.rows)
     }
 
     /// The units of a panel of one vector.
     #[inline(always)]
     fn units_of(&self, panel: usize, lanes: usize) -> Range<usize> {
-        units(panel..panel + 1, lanes, self.hidden())
+        units(panel..panel + 1, lanes, self.cells().h)
     }
 
     /// One tile, the reset gate acting after the product: all gates and the new states.
@@ -112,7 +170,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
     #[inline(always)]
     unsafe fn sums_after<S: Simd>(&self, simd: S, sums: &mut Sums<E, S>, part: Part) {
         let Part { tile, panel, .. } = part;
-        let [.., b_hn] = self.weights().bias(simd, panel);
+        let [.., b_hn] = self.cells().weights.bias(simd, panel);
         sums.fill(tile.rows, [b_hn; 3]);
         // SAFETY: the caller keeps the same promises.
         unsafe {
@@ -153,7 +211,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
     unsafe fn gates_after<S: Simd>(&self, simd: S, sums: &Sums<E, S>, tile: Tile, panel: usize) {
         // SAFETY: the caller keeps the same promises.
         unsafe {
-            if self.gates().are_default() {
+            if self.cells().gates.are_default() {
                 self.finish_after::<S, true>(simd, sums, tile, panel)
             } else {
                 self.finish_after::<S, false>(simd, sums, tile, panel)
@@ -173,7 +231,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         tile: Tile,
         panel: usize,
     ) {
-        let (gates, units) = (self.gates(), self.units_of(panel, E::lanes::<S>()));
+        let (gates, units) = (self.cells().gates, self.units_of(panel, E::lanes::<S>()));
         let p = self.p_of(panel, tile);
         for (m, &[r, z, q]) in sums.iter().enumerate() {
             // SAFETY: this panel of `p` is complete.
@@ -202,7 +260,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         unsafe {
             self.start_with_p(simd, &mut sums, tile, panel);
             self.add_recurrent_product::<S, 2>(simd, &mut sums, part);
-            if self.gates().are_default() {
+            if self.cells().gates.are_default() {
                 self.finish_before::<S, true>(simd, &sums, tile, panel)
             } else {
                 self.finish_before::<S, false>(simd, &sums, tile, panel)
@@ -222,7 +280,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         tile: Tile,
         panel: usize,
     ) {
-        let (gates, lanes) = (self.gates(), E::lanes::<S>());
+        let (gates, lanes) = (self.cells().gates, E::lanes::<S>());
         let units = self.units_of(panel, lanes);
         let p = self.p_of(panel, tile);
         for (m, &[r, z, _]) in sums.iter().enumerate() {
@@ -236,7 +294,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
                 E::store(simd, p.at(m).add(lanes), z);
                 let g = self.g(row).add(units.start);
                 let g = E::read(simd, std::slice::from_raw_parts(g, units.len()));
-                let rg = self.rg(row).add(units.start);
+                let rg = self.cells().rg.at(row).add(units.start);
                 let rg = std::slice::from_raw_parts_mut(rg, units.len());
                 E::write(simd, rg, E::vmul(simd, r, g));
                 self.save(simd, row, &units, 0, &[r, z]);
@@ -250,8 +308,12 @@ pub(super) unsafe trait GateRows<E: Lanes> {
     /// `rg`, r and z of these rows are complete, and the units of this panel are owned.
     #[inline(always)]
     unsafe fn tile_of_candidate<S: Simd>(&self, simd: S, tile: Tile, panel: usize) {
-        let (h, lanes) = (self.hidden(), E::lanes::<S>());
-        let vectors = units(panel..panel + 1, CANDIDATE_VECTORS, self.weights().panels());
+        let (h, lanes) = (self.cells().h, E::lanes::<S>());
+        let vectors = units(
+            panel..panel + 1,
+            CANDIDATE_VECTORS,
+            self.cells().weights.panels(),
+        );
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, tile.rows);
         for (at, vector) in vectors.clone().enumerate() {
@@ -261,58 +323,41 @@ pub(super) unsafe trait GateRows<E: Lanes> {
                 sums[at] = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
             }
         }
-        let Matrices::Packed(packed) = &self.weights().matrices else {
-            for (row, sums) in tile.range().zip(sums.iter_mut()) {
-                for (vector, sum) in vectors.clone().zip(sums) {
-                    let (sum, units) = (std::slice::from_mut(sum), self.units_of(vector, lanes));
-                    // SAFETY: the product with n is complete.
-                    unsafe { add_gates::<E, S>(simd, sum, self.product(row), 2, h, &units) };
+        match &self.cells().weights.matrices {
+            Matrices::ByRows(_) => {
+                for (row, sums) in tile.range().zip(sums.iter_mut()) {
+                    for (vector, sum) in vectors.clone().zip(sums) {
+                        let (sum, units) =
+                            (std::slice::from_mut(sum), self.units_of(vector, lanes));
+                        let product = self.cells().memory.products.at(row);
+                        // SAFETY: the product with n is complete.
+                        unsafe { add_gates::<E, S>(simd, sum, product, 2, h, &units) };
+                    }
                 }
             }
-            // SAFETY: the caller keeps the same promises.
-            return unsafe { self.finish_candidates(simd, &sums, tile, vectors) };
-        };
-        let Some(candidate) = &packed.candidate else {
-            return;
-        };
-        let mut rows = [std::ptr::null(); ROWS];
-        for (row, to) in tile.range().zip(&mut rows) {
-            *to = self.rg(row).cast_const();
+            Matrices::Packed(packed) => {
+                let Some(candidate) = &packed.candidate else {
+                    return;
+                };
+                let product = Product {
+                    lhs: &self.lhs_of(tile, true),
+                    k: h,
+                    panel: candidate.panel(panel),
+                    vectors: vectors.len(),
+                    order: SumOrder::Free,
+                    prefetch: Prefetch::NOTHING,
+                };
+                // SAFETY: the rows have H complete units each, and the panel has H rows.
+                unsafe { product.add_to_small(simd, &mut sums) };
+            }
         }
-        let product = Product {
-            lhs: &Lhs::dense(rows),
-            k: h,
-            panel: candidate.panel(panel),
-            vectors: vectors.len(),
-            order: Order::Free,
-            prefetch: Prefetch::NOTHING,
-        };
-        // SAFETY: the rows have H complete units each, and the panel has H rows.
-        unsafe {
-            product.add_to_small(simd, &mut sums);
-            self.finish_candidates(simd, &sums, tile, vectors);
-        }
-    }
-
-    /// From the products of n of some vectors to the new states.
-    ///
-    /// # Safety
-    /// As for [`tile_of_candidate`](Self::tile_of_candidate).
-    #[inline(always)]
-    unsafe fn finish_candidates<S: Simd>(
-        &self,
-        simd: S,
-        sums: &Sums<E, S>,
-        tile: Tile,
-        vectors: Range<usize>,
-    ) {
         for (at, vector) in vectors.enumerate() {
             // SAFETY: the caller keeps the same promises.
             unsafe {
-                if self.gates().are_default() {
-                    self.finish_candidate::<S, true>(simd, sums, at, tile, vector)
+                if self.cells().gates.are_default() {
+                    self.finish_candidate::<S, true>(simd, &sums, at, tile, vector)
                 } else {
-                    self.finish_candidate::<S, false>(simd, sums, at, tile, vector)
+                    self.finish_candidate::<S, false>(simd, &sums, at, tile, vector)
                 }
             }
         }
@@ -331,7 +376,7 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         tile: Tile,
         vector: usize,
     ) {
-        let (gates, units) = (self.gates(), self.units_of(vector, E::lanes::<S>()));
+        let (gates, units) = (self.cells().gates, self.units_of(vector, E::lanes::<S>()));
         let p = self.p_of(vector, tile);
         for (m, sums) in sums.iter().enumerate() {
             let row = tile.first + m;
@@ -356,37 +401,39 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         sums: &mut Sums<E, S>,
         part: Part,
     ) {
-        let Matrices::Packed(packed) = &self.weights().matrices else {
-            let units = self.units_of(part.panel, E::lanes::<S>());
-            for (row, sums) in part.tile.range().zip(sums.iter_mut()) {
-                // SAFETY: these units of the product are complete.
-                unsafe {
-                    add_gates::<E, S>(
-                        simd,
-                        &mut sums[..VECTORS],
-                        self.product(row),
-                        0,
-                        self.hidden(),
-                        &units,
-                    );
+        let h = self.cells().h;
+        let packed = match &self.cells().weights.matrices {
+            Matrices::Packed(packed) => packed,
+            Matrices::ByRows(_) => {
+                let units = self.units_of(part.panel, E::lanes::<S>());
+                for (row, sums) in part.tile.range().zip(sums.iter_mut()) {
+                    let product = self.cells().memory.products.at(row);
+                    // SAFETY: these units of the product are complete.
+                    unsafe { add_gates(simd, &mut sums[..VECTORS], product, 0, h, &units) };
                 }
+                return;
             }
-            return;
         };
-        let mut rows = [std::ptr::null(); ROWS];
-        for (row, to) in part.tile.range().zip(&mut rows) {
-            *to = self.g(row);
-        }
         let mut lines = WriteLines::new();
         let product = Product {
-            lhs: &Lhs::dense(rows),
-            k: self.hidden(),
+            lhs: &self.lhs_of(part.tile, false),
+            k: h,
             panel: packed.state.panel(part.panel),
             vectors: VECTORS,
-            order: Order::Free,
+            order: SumOrder::Free,
             prefetch: self.prefetch(part, VECTORS, &mut lines),
         };
         // SAFETY: the rows have H complete units each, and the panel has H rows.
         unsafe { product.add_to_small(simd, sums) };
+    }
+
+    /// The rows of a tile as a left side.
+    #[inline(always)]
+    fn lhs_of(&self, tile: Tile, of_candidate: bool) -> Lhs<E> {
+        let mut rows = [std::ptr::null(); ROWS];
+        for (row, to) in tile.range().zip(&mut rows) {
+            *to = self.lhs(row, of_candidate);
+        }
+        Lhs::dense(rows)
     }
 }

@@ -1,17 +1,20 @@
-//! The weights of the forward pass in panels, and the input product.
+//! The weights of the forward pass, and the input product.
 
 use crate::{
     call::{self, Call},
-    product::{Buffer, Lhs, Order, Panels, Prefetch, Product, ROWS, Shape, Sums, WeightRows, pack},
+    product::{
+        Buffer, Lhs, Panels, Prefetch, Product, ROWS, Rows, Shape, SumOrder, Sums, WeightRows, pack,
+    },
+    quantized::{Columns, Energy, Matrix, RowProduct},
     simd::{Lanes, Machine},
-    spec::{Reset, Sizes},
-    tuning::{CANDIDATE_VECTORS, ROW_GRANULE, pack_from},
+    spec::{Precision, Reset, Sizes},
+    tuning::{CANDIDATE_VECTORS, QUANTIZED_ROWS, ROW_GRANULE, pack_from},
 };
 use pulp::Simd;
 use std::ops::Range;
 
-/// The weights of a call.
-pub(super) struct Weights<'a, E> {
+/// The weights of a forward pass.
+pub(super) struct ForwardWeights<'a, E> {
     pub(super) matrices: Matrices<'a, E>,
     /// Four vectors for each panel: the biases of the input product of r, z and n, and of the candidate's recurrent
     /// product.
@@ -23,11 +26,10 @@ pub(super) struct Weights<'a, E> {
 /// How the products read the weights.
 #[allow(clippy::large_enum_variant)] // A call has one of them.
 pub(super) enum Matrices<'a, E> {
+    /// In panels. The products are summed in registers, where the gates are computed.
     Packed(PackedMatrices<E>),
-    InPlace {
-        w_ih: Option<WeightRows<'a, E>>,
-        w_hh: WeightRows<'a, E>,
-    },
+    /// The products are written to memory, and the gates are computed from there.
+    ByRows(RowMatrices<'a, E>),
 }
 
 pub(super) struct PackedMatrices<E> {
@@ -39,7 +41,130 @@ pub(super) struct PackedMatrices<E> {
     pub(super) candidate: Option<Panels<E>>,
 }
 
-impl<'a, E: Lanes> Weights<'a, E> {
+pub(super) struct RowMatrices<'a, E> {
+    /// The input weight, all gates.
+    pub(super) input: Option<RowMatrix<'a, E>>,
+    /// All gates if the weights are read in place. Otherwise as for packed matrices.
+    pub(super) state: RowMatrix<'a, E>,
+    /// Quantized weights with the reset before the product: n.
+    pub(super) candidate: Option<RowMatrix<'a, E>>,
+}
+
+/// A matrix whose products are written to memory.
+pub(super) enum RowMatrix<'a, E> {
+    InPlace(WeightRows<'a, E>),
+    /// Only for float32.
+    Quantized(Box<dyn RowProduct<E>>),
+}
+
+/// Where a thread, or a team, writes the products of some rows.
+#[derive(Clone, Copy)]
+pub(super) struct RowMemory<'a, E> {
+    /// Rows `[3H]`, with padding.
+    pub(super) products: Rows<'a, E>,
+    /// Quantized weights: room for encoded rows, as one row.
+    pub(super) encoded: Rows<'a, u32>,
+}
+
+impl<E> RowMemory<'_, E> {
+    /// For packed weights.
+    pub(super) const NONE: Self = Self {
+        products: Rows::EMPTY,
+        encoded: Rows::EMPTY,
+    };
+}
+
+impl<E: Lanes> RowMatrix<'_, E> {
+    /// Rows that are multiplied together. Quantized panels stay in the first-level cache meanwhile.
+    pub(super) fn rows_at_once(&self) -> usize {
+        match self {
+            Self::InPlace(_) => ROWS,
+            Self::Quantized(_) => QUANTIZED_ROWS,
+        }
+    }
+
+    /// Sets some units of some gates of the first `count` rows of products to the products of the rows that `lhs` returns.
+    ///
+    /// # Safety
+    /// The rows of `lhs` have K elements, which no thread writes. The memory has `count` rows, and these units of them
+    /// belong to this thread: all units if the weights are quantized.
+    #[inline(always)]
+    pub(super) unsafe fn multiply<S: Simd>(
+        &self,
+        simd: S,
+        count: usize,
+        lhs: impl Fn(usize) -> *const E,
+        gates: Range<usize>,
+        units: &Range<usize>,
+        memory: &RowMemory<'_, E>,
+    ) {
+        let at_once = self.rows_at_once();
+        for first in (0..count).step_by(at_once) {
+            let len = at_once.min(count - first);
+            let mut from = [std::ptr::null(); QUANTIZED_ROWS];
+            for (at, from) in from[..len].iter_mut().enumerate() {
+                *from = lhs(first + at);
+            }
+            let from = &from[..len];
+            match self {
+                Self::InPlace(weight) => {
+                    let mut to = [std::ptr::null_mut(); ROWS];
+                    for (at, to) in to[..len].iter_mut().enumerate() {
+                        *to = memory.products.at(first + at);
+                    }
+                    // SAFETY: the caller keeps the same promises.
+                    unsafe { weight.multiply_gates(simd, from, gates.clone(), units, &to) };
+                }
+                Self::Quantized(matrix) => {
+                    let (products, encoded) = (&memory.products, &memory.encoded);
+                    let to = products.at(first).wrapping_add(gates.start * units.len());
+                    // SAFETY: the caller keeps the same promises, and only this thread encodes rows.
+                    unsafe {
+                        let encoded = encoded.cells_mut(0, 0..encoded.width());
+                        matrix.multiply(from, encoded, to, products.width());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl ForwardWeights<'_, f32> {
+    /// Rounded to 16 or 8 bits, with the rounding of `w_ih` and of `w_hh`.
+    pub(super) fn quantized(
+        machine: &Machine,
+        call: &Call<'_, f32>,
+        precision: Precision,
+    ) -> (Self, [Energy; 2]) {
+        let Sizes { i, h, .. } = *call.sizes;
+        let after = call.spec.reset == Reset::AfterMatmul;
+        let call::Weights { w_ih, w_hh, .. } = call.inputs.weights;
+        let matrix = |elements, k, gates: Range<usize>| {
+            let columns = Columns {
+                elements,
+                stride: 3 * h,
+                first: gates.start * h,
+                count: gates.len() * h,
+                k,
+            };
+            Matrix::new(*machine, precision, columns)
+        };
+        let input = w_ih.map(|w_ih| matrix(w_ih, i, 0..3));
+        let state = matrix(w_hh, h, if after { 0..3 } else { 0..2 });
+        let candidate = (!after).then(|| matrix(w_hh, h, 2..3));
+        let energy = |of: &Option<Matrix>| of.as_ref().map_or_else(Energy::default, |of| of.energy);
+        let energies = [energy(&input), state.energy.plus(energy(&candidate))];
+        let by_rows = |matrix: Matrix| RowMatrix::Quantized(Box::new(matrix));
+        let matrices = Matrices::ByRows(RowMatrices {
+            input: input.map(by_rows),
+            state: by_rows(state),
+            candidate: candidate.map(by_rows),
+        });
+        (Self::new(machine, call, matrices), energies)
+    }
+}
+
+impl<'a, E: Lanes> ForwardWeights<'a, E> {
     /// For one forward pass: packed, or read in place if the call reads them too rarely.
     pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
         let h = call.sizes.h;
@@ -47,10 +172,12 @@ impl<'a, E: Lanes> Weights<'a, E> {
             return Self::packed(machine, call);
         }
         let weights = &call.inputs.weights;
-        let matrices = Matrices::InPlace {
-            w_ih: weights.w_ih.map(|w_ih| WeightRows::new(w_ih, h)),
-            w_hh: WeightRows::new(weights.w_hh, h),
-        };
+        let in_place = |weight| RowMatrix::InPlace(WeightRows::new(weight, h));
+        let matrices = Matrices::ByRows(RowMatrices {
+            input: weights.w_ih.map(in_place),
+            state: in_place(weights.w_hh),
+            candidate: None,
+        });
         Self::new(machine, call, matrices)
     }
 
@@ -101,9 +228,41 @@ impl<'a, E: Lanes> Weights<'a, E> {
         }
     }
 
-    /// Bytes of the packed panels and biases.
+    /// The parts into which threads may split the units. A quantized product writes all units of its rows.
+    pub(super) fn parts(&self) -> usize {
+        match &self.matrices {
+            Matrices::ByRows(RowMatrices {
+                state: RowMatrix::Quantized(_),
+                ..
+            }) => 1,
+            _ => self.panels,
+        }
+    }
+
+    /// The sizes of a [`RowMemory`] for one row: elements of its products, and words of the encoded row. Last the rows that
+    /// are multiplied together.
+    pub(super) fn row_memory(&self, h: usize) -> [usize; 3] {
+        let Matrices::ByRows(matrices) = &self.matrices else {
+            return [0; 3];
+        };
+        let gates = [(&matrices.input, 0), (&matrices.candidate, 2)];
+        let optional = gates
+            .iter()
+            .filter_map(|(of, first)| Some((of.as_ref()?, *first)));
+        let mut sizes = [0, 0, matrices.state.rows_at_once()];
+        for (matrix, first) in optional.chain([(&matrices.state, 0)]) {
+            let (columns, words) = match matrix {
+                RowMatrix::InPlace(_) => (3 * h, 0),
+                RowMatrix::Quantized(matrix) => (first * h + matrix.columns(), matrix.row_words()),
+            };
+            sizes = [sizes[0].max(columns), sizes[1].max(words), sizes[2]];
+        }
+        sizes
+    }
+
+    /// Bytes of the prepared weights and biases.
     pub(super) fn bytes(&self) -> usize {
-        let panels: usize = match &self.matrices {
+        let matrices: usize = match &self.matrices {
             Matrices::Packed(PackedMatrices {
                 input,
                 state,
@@ -112,9 +271,20 @@ impl<'a, E: Lanes> Weights<'a, E> {
                 let panels = [input.as_ref(), Some(state), candidate.as_ref()];
                 panels.into_iter().flatten().map(Panels::bytes).sum()
             }
-            Matrices::InPlace { .. } => 0,
+            Matrices::ByRows(RowMatrices {
+                input,
+                state,
+                candidate,
+            }) => {
+                let matrices = [input.as_ref(), Some(state), candidate.as_ref()];
+                let bytes = |matrix: &RowMatrix<'_, E>| match matrix {
+                    RowMatrix::InPlace(_) => 0,
+                    RowMatrix::Quantized(matrix) => matrix.bytes(),
+                };
+                matrices.into_iter().flatten().map(bytes).sum()
+            }
         };
-        panels + size_of_val(self.bias.as_ref())
+        matrices + size_of_val(self.bias.as_ref())
     }
 
     /// The packed panels of the input weight and of the state's, and the biases.
@@ -175,9 +345,9 @@ impl<'a, E: Lanes> Weights<'a, E> {
             // The rows of a small tile depend on the number of threads, so the order of their sums must
             // not. A call with very few rows runs on one thread and uses the fastest order.
             order: if call.sizes.rows() < ROW_GRANULE {
-                Order::Free
+                SumOrder::Free
             } else {
-                Order::Strict
+                SumOrder::Strict
             },
             prefetch: Prefetch::NOTHING,
         };
@@ -209,8 +379,8 @@ pub(super) unsafe fn add_gates<E: Lanes, S: Simd>(
     }
 }
 
-/// See [`Weights::bias`].
-pub(crate) fn bias<E: Lanes>(
+/// See [`ForwardWeights::bias`].
+fn bias<E: Lanes>(
     h: usize,
     after: bool,
     weights: &call::Weights<'_, E>,

@@ -1,12 +1,21 @@
 //! Tiles of four rows with AVX2, in assembly.
 //!
-//! With three vectors, the sums, three vectors of the panel and one element of the left side fill all 16 registers. In
-//! the compiler's loop seven of 26 instructions for each k belong to the loop itself. They are free on a core of its
+//! With three vectors, a tile fills all 16 registers:
+//!
+//! | registers | content |
+//! |---|---|
+//! | `ymm0` to `ymm2`, `ymm3` to `ymm5`, `ymm6` to `ymm8`, `ymm9` to `ymm11` | the sums of rows 0, 1, 2 and 3 |
+//! | `ymm12` to `ymm14` | the vectors of the panel |
+//! | `ymm15` | an element of the left side |
+//!
+//! With two vectors, the last register of each group is not used.
+//!
+//! In the compiler's loop seven of 26 instructions for each k belong to the loop itself. They are free on a core of its
 //! own. If another thread runs on the same core, the two share its decoder, and the seven cost a fifth of the time. If
 //! the loop is unrolled in Rust, the compiler loads later vectors first and moves sums to memory: the tile takes twice
 //! as long.
 
-use super::{Panel, Product, WIDTH, microkernel::every, prefetch};
+use super::{Panel, Product, WIDTH, operands::every, prefetch};
 use crate::simd::Lanes;
 use std::arch::{asm, x86_64::__m256};
 
@@ -14,6 +23,9 @@ use std::arch::{asm, x86_64::__m256};
 pub(super) const ROWS: usize = 4;
 /// Vectors of a row of sums, and of a k of a panel. A tile uses some of them.
 const VECTORS: usize = 3;
+
+/// Bytes of a row of a dense panel.
+const PANEL_BYTES: usize = VECTORS * size_of::<__m256>();
 
 /// Steps of k in the body of a loop, except for blocks, whose body is a block.
 const UNROLLED: usize = 4;
@@ -153,13 +165,30 @@ pub(super) unsafe fn add_to<E: Lanes, const NV: usize>(
     at
 }
 
-/// Some steps of k, whose numbers are `$u`. Each loads vectors of the panel, and then for each row an element, which it
-/// multiplies by these vectors. Addresses contain the number of the step as `\u`.
+/// Some steps of k, whose numbers are `$u`, for three vectors or two. Each loads vectors of the panel from the addresses `$b`,
+/// and then for each row an element from `$a`, which it multiplies by these vectors. Addresses contain the number of the
+/// step as `\u`.
 macro_rules! steps {
-    (
-        $type:literal, $u:literal, [$($vector:literal: $at:literal),*],
-        [$($element:literal: $($sum:literal + $by:literal),*;)*]
-    ) => {
+    (3, $type:literal, $u:literal, [$b0:literal, $b1:literal, $b2:literal],
+        [$a0:literal, $a1:literal, $a2:literal, $a3:literal]) => {
+        steps!(@ $type, $u, ["ymm12": $b0, "ymm13": $b1, "ymm14": $b2], [
+            $a0: "ymm0" + "ymm12", "ymm1" + "ymm13", "ymm2" + "ymm14";
+            $a1: "ymm3" + "ymm12", "ymm4" + "ymm13", "ymm5" + "ymm14";
+            $a2: "ymm6" + "ymm12", "ymm7" + "ymm13", "ymm8" + "ymm14";
+            $a3: "ymm9" + "ymm12", "ymm10" + "ymm13", "ymm11" + "ymm14";
+        ])
+    };
+    (2, $type:literal, $u:literal, [$b0:literal, $b1:literal, $b2:literal],
+        [$a0:literal, $a1:literal, $a2:literal, $a3:literal]) => {
+        steps!(@ $type, $u, ["ymm12": $b0, "ymm13": $b1], [
+            $a0: "ymm0" + "ymm12", "ymm1" + "ymm13";
+            $a1: "ymm3" + "ymm12", "ymm4" + "ymm13";
+            $a2: "ymm6" + "ymm12", "ymm7" + "ymm13";
+            $a3: "ymm9" + "ymm12", "ymm10" + "ymm13";
+        ])
+    };
+    (@ $type:literal, $u:literal, [$($vector:literal: $at:literal),*],
+        [$($element:literal: $($sum:literal + $by:literal),*;)*]) => {
         concat!(
             ".irp u, ", $u, "\n",
             $("vmovups ", $vector, ", [", $at, "]\n",)*
@@ -172,29 +201,30 @@ macro_rules! steps {
     };
 }
 
-/// Steps with three vectors at these addresses, and elements of the rows at these.
-macro_rules! steps_of_3 {
-    ($type:literal, $u:literal, [$($b:literal),*], [$($a:literal),*]) => {
-        steps_of_3!(@ $type, $u, $($b,)* $($a,)*)
-    };
-    (@ $type:literal, $u:literal, $b0:literal, $b1:literal, $b2:literal, $a0:literal, $a1:literal, $a2:literal,
-        $a3:literal,) => {
-        steps!($type, $u, ["ymm12": $b0, "ymm13": $b1, "ymm14": $b2], [
-            $a0: "ymm0" + "ymm12", "ymm1" + "ymm13", "ymm2" + "ymm14";
-            $a1: "ymm3" + "ymm12", "ymm4" + "ymm13", "ymm5" + "ymm14";
-            $a2: "ymm6" + "ymm12", "ymm7" + "ymm13", "ymm8" + "ymm14";
-            $a3: "ymm9" + "ymm12", "ymm10" + "ymm13", "ymm11" + "ymm14";
-        ])
+/// Steps with the vectors of a dense panel, and with elements of the rows at these addresses.
+macro_rules! dense_steps {
+    ($vectors:tt, $type:literal, $u:literal, $rows:tt) => {
+        steps!(
+            $vectors,
+            $type,
+            $u,
+            [
+                "{panel} + {panel_bytes}*\\u",
+                "{panel} + {panel_bytes}*\\u + 32",
+                "{panel} + {panel_bytes}*\\u + 64"
+            ],
+            $rows
+        )
     };
 }
 
-/// Steps of [`Operands::Blocks`]. A row of the panel has 96 bytes, and a row of a block 16 elements.
-macro_rules! steps_of_blocks {
-    (3, $type:literal, $u:literal) => {
-        steps_of_3!(
+/// Steps of [`Operands::Blocks`]. A row of a block has 16 elements.
+macro_rules! block_steps {
+    ($vectors:tt, $type:literal, $u:literal) => {
+        dense_steps!(
+            $vectors,
             $type,
             $u,
-            ["{panel} + 96*\\u", "{panel} + 96*\\u + 32", "{panel} + 96*\\u + 64"],
             [
                 "{row} + {size}*\\u",
                 "{row} + {size}*\\u + {size}*16",
@@ -203,17 +233,9 @@ macro_rules! steps_of_blocks {
             ]
         )
     };
-    (2, $type:literal, $u:literal) => {
-        steps!($type, $u, ["ymm12": "{panel} + 96*\\u", "ymm13": "{panel} + 96*\\u + 32"], [
-            "{row} + {size}*\\u": "ymm0" + "ymm12", "ymm1" + "ymm13";
-            "{row} + {size}*\\u + {size}*16": "ymm3" + "ymm12", "ymm4" + "ymm13";
-            "{row} + {size}*\\u + {size}*32": "ymm6" + "ymm12", "ymm7" + "ymm13";
-            "{row} + {size}*\\u + {size}*48": "ymm9" + "ymm12", "ymm10" + "ymm13";
-        ])
-    };
 }
 
-/// Repeats some lines `$count` times. The sums are `ymm0` to `ymm11`.
+/// Repeats some lines `$count` times.
 macro_rules! repeat {
     ($sums:ident, $count:ident, [$($line:expr),*], $($operand:tt)*) => {{
         let [[c00, c01, c02], [c10, c11, c12], [c20, c21, c22], [c30, c31, c32]] = &mut $sums;
@@ -244,28 +266,29 @@ macro_rules! repeat_blocks {
             $count,
             [
                 "lea {later}, [{row} + 2*{per_block}]",
-                steps_of_blocks!($vectors, $type, "0, 1, 2, 3"),
+                block_steps!($vectors, $type, "0, 1, 2, 3"),
                 "prefetcht0 [{later}]",
                 "prefetcht1 [{far}]",
                 "add {far}, {far_step}",
-                steps_of_blocks!($vectors, $type, "4, 5, 6, 7"),
+                block_steps!($vectors, $type, "4, 5, 6, 7"),
                 "prefetcht0 [{later} + {size}*16]",
                 "prefetcht1 [{far}]",
                 "add {far}, {far_step}",
-                steps_of_blocks!($vectors, $type, "8, 9, 10, 11"),
+                block_steps!($vectors, $type, "8, 9, 10, 11"),
                 "prefetcht0 [{later} + {size}*32]",
                 "prefetcht1 [{far}]",
                 "add {far}, {far_step}",
-                steps_of_blocks!($vectors, $type, "12, 13, 14, 15"),
+                block_steps!($vectors, $type, "12, 13, 14, 15"),
                 "prefetcht0 [{later} + {size}*48]",
                 "prefetcht1 [{far}]",
                 "add {far}, {far_step}",
                 "add {row}, {per_block}",
-                "add {panel}, 96*16"
+                "add {panel}, {panel_bytes}*16"
             ],
             row = inout(reg) $row => _,
             per_block = in(reg) $per_block * $size,
             panel = inout(reg) $panel => _,
+            panel_bytes = const PANEL_BYTES,
             later = out(reg) _,
             far = inout(reg) $far.at,
             far_step = in(reg) $far.step,
@@ -282,11 +305,10 @@ macro_rules! loops {
                 $sums,
                 $count,
                 [
-                    // A row of the panel has 96 bytes.
-                    steps_of_3!(
+                    dense_steps!(
+                        3,
                         $type,
                         "0, 1, 2, 3",
-                        ["{panel} + 96*\\u", "{panel} + 96*\\u + 32", "{panel} + 96*\\u + 64"],
                         [
                             "{r0} + {k} + {size}*\\u",
                             "{r1} + {k} + {size}*\\u",
@@ -296,7 +318,7 @@ macro_rules! loops {
                     ),
                     "prefetcht1 [{far}]",
                     "add {far}, {far_step}",
-                    "add {panel}, 96*4",
+                    "add {panel}, {panel_bytes}*4",
                     "add {k}, {size}*4"
                 ],
                 r0 = in(reg) r0,
@@ -304,6 +326,7 @@ macro_rules! loops {
                 r2 = in(reg) r2,
                 r3 = in(reg) r3,
                 panel = inout(reg) panel => _,
+                panel_bytes = const PANEL_BYTES,
                 k = inout(reg) 0_usize => _,
                 far = inout(reg) $far.at,
                 far_step = in(reg) $far.step,
@@ -320,7 +343,8 @@ macro_rules! loops {
                 $count,
                 [
                     // A k has four elements of the left side, and blocks are 16 elements wide.
-                    steps_of_3!(
+                    steps!(
+                        3,
                         $type,
                         "0, 1, 2, 3",
                         [

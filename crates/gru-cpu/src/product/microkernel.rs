@@ -2,7 +2,7 @@
 
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 use super::avx2;
-use super::{MOST_VECTORS, Panel, Prefetch, WIDTH, prefetch};
+use super::{Lhs, MOST_VECTORS, Prefetch, Product, ROWS, SumOrder, WIDTH, prefetch};
 use crate::{
     simd::Lanes,
     tuning::{PREFETCH_EVERY, PREFETCH_FROM, SUMS_1X3, SUMS_2X3, registers, tile_rows},
@@ -12,9 +12,6 @@ use std::{
     mem::MaybeUninit,
     ops::{Deref, DerefMut},
 };
-
-/// The largest number of rows of a tile.
-pub(crate) const ROWS: usize = 8;
 
 /// The sums of a tile: rows of up to three vectors.
 pub(crate) struct Sums<E: Lanes, S: Simd> {
@@ -68,75 +65,6 @@ impl<E: Lanes, S: Simd> DerefMut for Sums<E, S> {
     }
 }
 
-/// The left side of a tile's product.
-#[derive(Clone, Copy)]
-pub(crate) struct Lhs<E> {
-    /// The first element of each row.
-    pub(super) rows: [*const E; ROWS],
-    /// Elements from one k to the next.
-    pub(super) per_k: usize,
-    /// Elements that are skipped after each [`WIDTH`] of k.
-    pub(super) gap: usize,
-}
-
-impl<E> Lhs<E> {
-    /// Rows of contiguous elements.
-    #[inline(always)]
-    pub(crate) fn dense(rows: [*const E; ROWS]) -> Self {
-        let (per_k, gap) = (1, 0);
-        Self { rows, per_k, gap }
-    }
-
-    /// Rows that are adjacent columns from `first` on, with `per_k` elements for each k.
-    #[inline(always)]
-    pub(crate) fn columns(first: *const E, per_k: usize) -> Self {
-        let (rows, gap) = (every(first, 1), 0);
-        Self { rows, per_k, gap }
-    }
-
-    /// Rows of blocks from `first` on. The blocks of a row are `per_block` elements apart.
-    #[inline(always)]
-    pub(crate) fn blocks(first: *const E, per_block: usize) -> Self {
-        Self {
-            rows: every(first, WIDTH),
-            per_k: 1,
-            gap: per_block - WIDTH,
-        }
-    }
-}
-
-/// Pointers `distance` elements apart.
-#[inline(always)]
-pub(super) fn every<E>(first: *const E, distance: usize) -> [*const E; ROWS] {
-    let mut rows = [first; ROWS];
-    for (m, row) in rows.iter_mut().enumerate() {
-        *row = first.wrapping_add(m * distance);
-    }
-    rows
-}
-
-/// The order of the sum over k.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Sequential, in tiles of three vectors. A row has the same sums in a tile of any size.
-    Strict,
-    /// In tiles of fewer than four rows, several partial sums hide the latency of the multiply-add. Larger tiles
-    /// have enough sums: see [`ROW_GRANULE`](crate::tuning::ROW_GRANULE).
-    Free,
-}
-
-/// A tile's product: rows of `k` elements times `k` rows of a panel.
-#[derive(Clone, Copy)]
-pub(crate) struct Product<'a, E> {
-    pub(crate) lhs: &'a Lhs<E>,
-    pub(crate) k: usize,
-    pub(crate) panel: Panel<E>,
-    /// Vectors of the panel, from the first on.
-    pub(crate) vectors: usize,
-    pub(crate) order: Order,
-    pub(crate) prefetch: Prefetch<'a, E>,
-}
-
 impl<E: Lanes> Product<'_, E> {
     /// Adds the product to the sums.
     ///
@@ -148,33 +76,30 @@ impl<E: Lanes> Product<'_, E> {
     /// product. The panel has `k` rows of so many vectors.
     #[inline(always)]
     pub(crate) unsafe fn add_to<S: Simd>(self, simd: S, sums: &mut Sums<E, S>) {
-        let Self { vectors, order, .. } = self;
-        let tile = Tile {
-            sums: sums.rows.as_mut_ptr().cast(),
-            product: self,
-        };
+        let is_strict = self.order == SumOrder::Strict;
+        let (vectors, all) = (self.vectors, sums.rows.as_mut_ptr().cast());
         // Small tiles have several partial sums.
         match (vectors, sums.size) {
             (3, 8) if tile_rows(registers::<S>()) == 8 => {
-                simd.vectorize(Microkernel::<E, 8, 3, 1>(tile))
+                simd.vectorize(Microkernel::<E, 8, 3, 1>(self, all))
             }
-            (3, 4) => simd.vectorize(Microkernel::<E, 4, 3, 1>(tile)),
-            (3, 2) if order == Order::Strict => simd.vectorize(Microkernel::<E, 2, 3, 1>(tile)),
-            (3, 2) => simd.vectorize(Microkernel::<E, 2, 3, SUMS_2X3>(tile)),
-            (3, 1) if order == Order::Strict => simd.vectorize(Microkernel::<E, 1, 3, 1>(tile)),
-            (3, 1) => simd.vectorize(Microkernel::<E, 1, 3, SUMS_1X3>(tile)),
+            (3, 4) => simd.vectorize(Microkernel::<E, 4, 3, 1>(self, all)),
+            (3, 2) if is_strict => simd.vectorize(Microkernel::<E, 2, 3, 1>(self, all)),
+            (3, 2) => simd.vectorize(Microkernel::<E, 2, 3, SUMS_2X3>(self, all)),
+            (3, 1) if is_strict => simd.vectorize(Microkernel::<E, 1, 3, 1>(self, all)),
+            (3, 1) => simd.vectorize(Microkernel::<E, 1, 3, SUMS_1X3>(self, all)),
             (2, 8) if tile_rows(registers::<S>()) == 8 => {
-                simd.vectorize(Microkernel::<E, 8, 2, 1>(tile))
+                simd.vectorize(Microkernel::<E, 8, 2, 1>(self, all))
             }
-            (2, 4) => simd.vectorize(Microkernel::<E, 4, 2, 1>(tile)),
-            (2, 2) => simd.vectorize(Microkernel::<E, 2, 2, 4>(tile)),
-            (2, 1) => simd.vectorize(Microkernel::<E, 1, 2, 4>(tile)),
+            (2, 4) => simd.vectorize(Microkernel::<E, 4, 2, 1>(self, all)),
+            (2, 2) => simd.vectorize(Microkernel::<E, 2, 2, 4>(self, all)),
+            (2, 1) => simd.vectorize(Microkernel::<E, 1, 2, 4>(self, all)),
             (1, 8) if tile_rows(registers::<S>()) == 8 => {
-                simd.vectorize(Microkernel::<E, 8, 1, 2>(tile))
+                simd.vectorize(Microkernel::<E, 8, 1, 2>(self, all))
             }
-            (1, 4) => simd.vectorize(Microkernel::<E, 4, 1, 2>(tile)),
-            (1, 2) => simd.vectorize(Microkernel::<E, 2, 1, 4>(tile)),
-            (1, 1) => simd.vectorize(Microkernel::<E, 1, 1, 4>(tile)),
+            (1, 4) => simd.vectorize(Microkernel::<E, 4, 1, 2>(self, all)),
+            (1, 2) => simd.vectorize(Microkernel::<E, 2, 1, 4>(self, all)),
+            (1, 1) => simd.vectorize(Microkernel::<E, 1, 1, 4>(self, all)),
             (vectors, size) => unreachable!("no tile has {size} rows of {vectors} vectors"),
         }
     }
@@ -190,31 +115,23 @@ impl<E: Lanes> Product<'_, E> {
             // SAFETY: the caller keeps this promise.
             return unsafe { self.add_to(simd, sums) };
         }
-        let Self { vectors, order, .. } = self;
-        debug_assert!(order == Order::Free);
-        let tile = Tile {
-            sums: sums.rows.as_mut_ptr().cast(),
-            product: self,
-        };
-        match vectors {
-            3 => Microkernel::<E, 1, 3, SUMS_1X3>(tile).with_simd(simd),
-            2 => Microkernel::<E, 1, 2, 4>(tile).with_simd(simd),
-            1 => Microkernel::<E, 1, 1, 4>(tile).with_simd(simd),
-            _ => unreachable!("no tile has {vectors} vectors"),
+        debug_assert!(self.order == SumOrder::Free);
+        let all = sums.rows.as_mut_ptr().cast();
+        match self.vectors {
+            3 => Microkernel::<E, 1, 3, SUMS_1X3>(self, all).with_simd(simd),
+            2 => Microkernel::<E, 1, 2, 4>(self, all).with_simd(simd),
+            1 => Microkernel::<E, 1, 1, 4>(self, all).with_simd(simd),
+            vectors => unreachable!("no tile has {vectors} vectors"),
         }
     }
 }
 
-/// A product, and the sums to which it is added.
-#[derive(Clone, Copy)]
-struct Tile<'a, E> {
-    /// `Sums` of the instruction set to which this is dispatched.
-    sums: *mut E,
-    product: Product<'a, E>,
-}
-
-/// A product of `MR` rows and `NV` vectors, with `KU` partial sums.
-struct Microkernel<'a, E, const MR: usize, const NV: usize, const KU: usize>(Tile<'a, E>);
+/// A product of `MR` rows and `NV` vectors, with `KU` partial sums, and [`Sums`] of the instruction set to which this is
+/// dispatched.
+struct Microkernel<'a, E, const MR: usize, const NV: usize, const KU: usize>(
+    Product<'a, E>,
+    *mut E,
+);
 
 impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
     for Microkernel<'_, E, MR, NV, KU>
@@ -223,17 +140,18 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        let Self(product, sums) = self;
         let Product {
             lhs,
             k,
             panel,
             prefetch,
             ..
-        } = self.0.product;
+        } = product;
         let Lhs { per_k, gap, .. } = *lhs;
         let rows = *lhs.rows.first_chunk::<MR>().expect("no tile has more");
         // SAFETY: the caller of the product keeps its promises, and `sums` are sums of the product.
-        let done = unsafe { add_first::<E, S, MR, NV>(&self.0) };
+        let done = unsafe { add_first::<E, S, MR, NV>(&product, sums) };
         if done == k {
             return;
         }
@@ -245,7 +163,7 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
         };
         // SAFETY: `Product::add_to` passes `MR` rows of sums of the same `S`, and borrows them until this returns. The
         // assembly does not use them any more.
-        let sums = unsafe { &mut *self.0.sums.cast::<[[E::V<S>; MOST_VECTORS]; MR]>() };
+        let sums = unsafe { &mut *sums.cast::<[[E::V<S>; MOST_VECTORS]; MR]>() };
         let mut all = [[[E::real(simd, 0.0); NV]; MR]; KU];
         for (to, from) in all[0].iter_mut().zip(&*sums) {
             to.copy_from_slice(&from[..NV]);
@@ -340,7 +258,8 @@ impl<E: Lanes, const MR: usize, const NV: usize, const KU: usize> WithSimd
 /// As for [`Product::add_to`]. The tile has `MR` rows of `NV` vectors of `S`.
 #[inline(always)]
 unsafe fn add_first<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
-    tile: &Tile<'_, E>,
+    product: &Product<'_, E>,
+    sums: *mut E,
 ) -> usize {
     // Miri has no assembly, and the address sanitizer of a fuzz target does not see its reads.
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
@@ -350,9 +269,9 @@ unsafe fn add_first<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
         && std::any::TypeId::of::<S>() == std::any::TypeId::of::<pulp::x86::V3>()
     {
         // SAFETY: `V3` exists only on machines with AVX2, and its vectors are `__m256`.
-        return unsafe { avx2::add_to::<E, NV>(&tile.product, tile.sums.cast()) };
+        return unsafe { avx2::add_to::<E, NV>(product, sums.cast()) };
     }
-    let _ = tile;
+    let _ = (product, sums);
     0
 }
 

@@ -7,6 +7,7 @@ mod buffer;
 mod columns;
 mod in_place;
 mod microkernel;
+mod operands;
 mod panels;
 mod prefetch;
 mod rows;
@@ -16,7 +17,8 @@ pub(crate) use self::{
     buffer::Buffer,
     columns::Columns,
     in_place::WeightRows,
-    microkernel::{Lhs, Order, Product, ROWS, Sums},
+    microkernel::Sums,
+    operands::{Lhs, Product, ROWS, SumOrder},
     panels::{MOST_VECTORS, Panel, Panels, Shape, pack},
     prefetch::{Lines, Prefetch, to_read as prefetch_to_read},
     rows::{Rows, Strided},

@@ -1,89 +1,25 @@
 //! A weight matrix of 16 or 8 bits, and its product.
 
 use super::{
-    bf16,
-    dot::{BYTES, ByteOrder, Call, Dots, GROUP, GROUP_WORDS, Storage},
-    rows::{Encode, LARGEST, NEGLIGIBLE, ROUND, Rows},
+    bf16::{self, Bf16},
+    dot::{ByteOrder, Dots, Storage},
+    encode::{Encode, Scale},
+    shape::{BYTES, GROUP, GROUP_WORDS, Multiplication, Shape},
 };
 use crate::{product::Buffer, simd::Machine, spec::Precision};
 use std::ops::Range;
 
-/// Vectors of a panel: as many sums of a row as hide the latency of an addition, and few enough for four rows
-/// to have their sums in 16 registers.
-pub(super) const VECTORS: usize = 3;
-
-/// The sizes of a packed matrix.
-///
-/// A panel has [`VECTORS`] vectors of columns. For each word of inputs it stores these vectors; a word holds
-/// two bfloat16 or four int8 of successive inputs. int8 also has a vector of scales after each group.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    /// Columns of a vector.
-    pub(super) lanes: usize,
-    /// Words of a column.
-    pub(super) words: usize,
-    /// Scales of a column.
-    pub(super) groups: usize,
-    pub(super) panels: usize,
-}
-
-impl Shape {
-    fn bf16(k: usize, columns: usize, lanes: usize) -> Self {
-        Self {
-            lanes,
-            words: k.div_ceil(2),
-            groups: 0,
-            panels: columns.div_ceil(VECTORS * lanes),
-        }
-    }
-
-    fn int8(k: usize, columns: usize, lanes: usize) -> Self {
-        // A product reads pairs of words. Without inputs it reads zeros.
-        let words = 2 * k.max(1).div_ceil(2 * BYTES);
-        Self {
-            lanes,
-            words,
-            groups: words.div_ceil(GROUP_WORDS),
-            panels: columns.div_ceil(VECTORS * lanes),
-        }
-    }
-
-    /// Columns of a panel.
-    pub(super) fn panel_columns(&self) -> usize {
-        VECTORS * self.lanes
-    }
-
-    /// Columns of all panels.
-    pub(super) fn columns(&self) -> usize {
-        self.panels * self.panel_columns()
-    }
-
-    /// Words of a panel.
-    pub(super) fn panel_words(&self) -> usize {
-        self.panel_columns() * (self.words + self.groups)
-    }
-
-    /// Words of an encoded row.
-    pub(super) fn row_words(&self) -> usize {
-        if self.groups == 0 {
-            2 * self.words
-        } else {
-            1 + self.groups + self.words
-        }
-    }
-}
-
 /// Columns of a row-major matrix.
 #[derive(Clone, Copy)]
-pub(super) struct Columns<'a> {
-    pub(super) elements: &'a [f32],
+pub(crate) struct Columns<'a> {
+    pub(crate) elements: &'a [f32],
     /// Elements from one row to the next.
-    pub(super) stride: usize,
+    pub(crate) stride: usize,
     /// The first column, and the number of columns.
-    pub(super) first: usize,
-    pub(super) count: usize,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
     /// Rows.
-    pub(super) k: usize,
+    pub(crate) k: usize,
 }
 
 impl Columns<'_> {
@@ -100,6 +36,23 @@ pub(crate) struct Energy {
 }
 
 impl Energy {
+    /// The energy of two matrices.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            weights: self.weights + other.weights,
+            errors: self.errors + other.errors,
+        }
+    }
+
+    /// `10·log₁₀ Σw² / Σ(w − ŵ)²`, in dB.
+    pub(crate) fn db(self) -> f64 {
+        if self.errors == 0.0 {
+            f64::INFINITY
+        } else {
+            10.0 * (self.weights / self.errors).log10()
+        }
+    }
+
     fn add(&mut self, exact: f32, rounded: f32) {
         let (exact, rounded) = (f64::from(exact), f64::from(rounded));
         self.weights += exact * exact;
@@ -107,21 +60,41 @@ impl Energy {
     }
 }
 
+/// A matrix whose products with rows are written to memory. A trait, because quantized weights exist in float32 only, and
+/// the passes do not know that their `E` is `f32`.
+pub(crate) trait RowProduct<E>: Send + Sync {
+    /// Elements of a row of results: the columns with padding.
+    fn columns(&self) -> usize;
+
+    /// Words of an encoded row.
+    fn row_words(&self) -> usize;
+
+    /// Bytes of the weights.
+    fn bytes(&self) -> usize;
+
+    /// Writes the products of some rows to rows that are `stride` elements apart. `encoded` has room for so many rows.
+    ///
+    /// # Safety
+    /// The rows of `lhs` have K elements, which no thread writes. The rows from `to` on have
+    /// [`columns`](Self::columns) elements, and belong to this thread.
+    unsafe fn multiply(&self, lhs: &[*const E], encoded: &mut [u32], to: *mut E, stride: usize);
+}
+
 /// A matrix `[K, columns]`.
-pub(super) struct Matrix {
+pub(crate) struct Matrix {
     machine: Machine,
     /// For int8.
     dots: Option<Dots>,
     k: usize,
     shape: Shape,
     packed: Buffer<f32>,
-    pub(super) energy: Energy,
+    pub(crate) energy: Energy,
 }
 
 impl Matrix {
     /// # Panics
     /// For [`Precision::Full`].
-    pub(super) fn new(machine: Machine, precision: Precision, from: Columns<'_>) -> Self {
+    pub(crate) fn new(machine: Machine, precision: Precision, from: Columns<'_>) -> Self {
         match precision {
             Precision::Bf16 => Self::bf16(machine, from),
             Precision::Int8 => Self::int8(machine, Dots::of(&machine), from),
@@ -195,21 +168,6 @@ impl Matrix {
         }
     }
 
-    /// Floats of a row of results: the columns with padding.
-    pub(super) fn columns(&self) -> usize {
-        self.shape.columns()
-    }
-
-    /// Words of an encoded row.
-    pub(super) fn row_words(&self) -> usize {
-        self.shape.row_words()
-    }
-
-    /// Bytes of the packed weights.
-    pub(super) fn bytes(&self) -> usize {
-        size_of_val(self.packed.as_ref())
-    }
-
     /// Encodes a row of K elements for a product with this matrix.
     pub(super) fn encode(&self, x: &[f32], to: &mut [u32]) {
         assert_eq!(x.len(), self.k);
@@ -224,69 +182,53 @@ impl Matrix {
         }
     }
 
-    /// Writes the products of encoded rows to rows of [`columns`](Self::columns) floats.
-    pub(super) fn product(&self, rows: &[u32], to: &mut [f32]) {
-        let stride = self.row_words();
-        let count = to.len().checked_div(self.columns()).unwrap_or(0);
-        let call = Call {
+    /// Writes the products of encoded rows to rows that are `stride` floats apart.
+    pub(super) fn product(&self, rows: &[u32], count: usize, to: &mut [f32], stride: usize) {
+        let operands = Multiplication {
             shape: self.shape,
             weights: self.packed.words(),
-            rows: Rows {
-                words: rows,
-                stride,
-                count,
-            },
+            rows,
+            count,
             to,
+            stride,
         };
         match self.dots {
-            None => self.machine.arch.dispatch(bf16::Product(call)),
-            Some(dots) => dots.product(call),
+            None => self.machine.arch.dispatch(Bf16(operands)),
+            Some(dots) => dots.product(operands),
         }
     }
 }
 
-/// The scale of some weights.
-#[derive(Clone, Copy)]
-pub(super) struct Scale {
-    /// The size of a step.
-    pub(super) step: f32,
-    per_unit: f32,
-}
-
-impl Scale {
-    /// The largest weight is 127 steps. With a weight that is not finite, the step is NaN. Negligible weights
-    /// are zero.
-    fn of(weights: impl Iterator<Item = f32>) -> Self {
-        // Sizes without a sign have the order of their bits, and a NaN is the largest.
-        let largest = weights.map(|w| w.to_bits() & !(1 << 31)).max();
-        Self::for_largest(f32::from_bits(largest.unwrap_or(0)))
+impl RowProduct<f32> for Matrix {
+    fn columns(&self) -> usize {
+        self.shape.columns()
     }
 
-    /// For numbers whose size is at most `largest`.
-    #[inline(always)]
-    pub(super) fn for_largest(largest: f32) -> Self {
-        if !largest.is_finite() {
-            return Self {
-                step: f32::NAN,
-                per_unit: 0.0,
-            };
-        }
-        if largest < NEGLIGIBLE {
-            return Self {
-                step: 0.0,
-                per_unit: 0.0,
-            };
-        }
-        Self {
-            step: largest / LARGEST,
-            per_unit: LARGEST / largest,
-        }
+    fn row_words(&self) -> usize {
+        self.shape.row_words()
     }
 
-    /// The nearest integer, half to even. The step is NaN or 0 if this is not between −127 and 127.
-    #[inline(always)]
-    pub(super) fn round(self, v: f32) -> i8 {
-        (v * self.per_unit + ROUND).to_bits() as i8
+    fn bytes(&self) -> usize {
+        size_of_val(self.packed.as_ref())
+    }
+
+    unsafe fn multiply(
+        &self,
+        lhs: &[*const f32],
+        encoded: &mut [u32],
+        to: *mut f32,
+        stride: usize,
+    ) {
+        let words = self.row_words();
+        for (at, &row) in lhs.iter().enumerate() {
+            // SAFETY: the caller promises K elements.
+            let row = unsafe { std::slice::from_raw_parts(row, self.k) };
+            self.encode(row, &mut encoded[at * words..][..words]);
+        }
+        let len = lhs.len().saturating_sub(1) * stride + self.columns();
+        // SAFETY: the caller promises these results.
+        let to = unsafe { std::slice::from_raw_parts_mut(to, len) };
+        self.product(encoded, lhs.len(), to, stride);
     }
 }
 

@@ -1,8 +1,8 @@
-//! A layer with weights of 16 or 8 bits, for inference in float32.
+//! Weights of 16 or 8 bits, for inference in float32.
 //!
 //! A weight matrix is packed into panels, in the order in which a product reads it. A row of the left side is
-//! encoded first: padded for bfloat16, rounded to integers for int8. A product returns the pre-activations of
-//! a row in memory, and the gates are computed from there.
+//! encoded first: padded for bfloat16, rounded to integers for int8. A product writes a row to memory, and the
+//! [forward pass](crate::pass) computes the gates from there.
 //!
 //! # Equal bits
 //!
@@ -12,19 +12,17 @@
 //! multiply-add, and on all without one.
 //!
 //! - `matrix`: a weight matrix and its product.
-//! - `rows`: the left side of a product.
+//! - `shape`: sizes of packed matrices, and operands.
+//! - `encode`: rounding to int8, and the left side of a product.
 //! - `bf16`: the product of bfloat16, in `pulp`.
 //! - `dot`: the product of int8. `pulp` has no products of bytes, so each instruction set has its own file.
-//! - `gates`: from pre-activations to states.
-//! - `layer`: steps and sequences.
 
 mod bf16;
 mod dot;
-mod gates;
-mod layer;
+mod encode;
 mod matrix;
-mod rows;
+mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::layer::{Layer, Scratch};
+pub(crate) use self::matrix::{Columns, Energy, Matrix, RowProduct};

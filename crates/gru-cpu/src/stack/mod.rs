@@ -7,8 +7,7 @@ pub use self::stream::StackStream;
 
 use crate::{
     call::{CallError, Weights, check_sizes, check_weights},
-    pass::Packed,
-    quantized,
+    pass::PreparedLayer,
     spec::{Direction, GruSpec, Lengths, Precision, Sizes},
 };
 use std::fmt;
@@ -80,17 +79,9 @@ pub struct Stack {
 
 /// A layer of a [`Stack`].
 struct Layer {
-    kernel: Kernel,
-    spec: GruSpec,
+    prepared: PreparedLayer,
     direction: Direction,
     zoneout: f32,
-    /// Features of its input.
-    features: usize,
-}
-
-enum Kernel {
-    Full(Packed),
-    Quantized(quantized::Layer),
 }
 
 /// The inputs of [`Stack::forward`].
@@ -203,21 +194,10 @@ impl Stack {
             };
             check_sizes(&sizes)?;
             check_weights(&weights, &sizes)?;
-            let sizes = [features, h];
-            let kernel = match precision {
-                Precision::Full => Kernel::Full(Packed::new(&spec, sizes, weights)),
-                _ => {
-                    let zoneout = layer.zoneout;
-                    let layer = quantized::Layer::new(precision, &spec, sizes, &weights, zoneout);
-                    Kernel::Quantized(layer)
-                }
-            };
             Ok(Layer {
-                kernel,
-                spec,
+                prepared: PreparedLayer::new(precision, &spec, [features, h], weights),
                 direction: layer.direction,
                 zoneout: layer.zoneout,
-                features,
             })
         };
         Ok(Self {
@@ -265,34 +245,24 @@ impl Stack {
 
     /// Bytes of the prepared weights and biases, with their padding.
     pub fn bytes(&self) -> usize {
-        let bytes = |layer: &Layer| match &layer.kernel {
-            Kernel::Full(weights) => weights.bytes(),
-            Kernel::Quantized(layer) => layer.bytes(),
-        };
-        self.layers.iter().map(bytes).sum()
+        self.layers.iter().map(|layer| layer.prepared.bytes()).sum()
     }
 
     /// How much each matrix was rounded. Empty for [`Precision::Full`].
     pub fn rounding(&self) -> Vec<Rounding> {
-        let mut all = Vec::new();
-        for (layer, of) in self.layers.iter().enumerate() {
-            let Kernel::Quantized(kernel) = &of.kernel else {
-                continue;
-            };
-            for (matrix, energy) in ["w_ih", "w_hh"].into_iter().zip(kernel.energies()) {
-                let db = 10.0 * (energy.weights / energy.errors).log10();
-                all.push(Rounding {
+        let layers = self.layers.iter().enumerate();
+        let of_layer = |(layer, of): (usize, &Layer)| {
+            let names = ["w_ih", "w_hh"].into_iter();
+            let both = of.prepared.rounding().map(|energies| names.zip(energies));
+            both.into_iter()
+                .flatten()
+                .map(move |(matrix, energy)| Rounding {
                     layer,
                     matrix,
-                    db: if energy.errors == 0.0 {
-                        f64::INFINITY
-                    } else {
-                        db
-                    },
-                });
-            }
-        }
-        all
+                    db: energy.db(),
+                })
+        };
+        layers.flat_map(of_layer).collect()
     }
 }
 

@@ -1,10 +1,10 @@
 //! Sequences through all layers of a stack.
 
-use super::{Kernel, Layer, Stack, StackInputs};
+use super::{Layer, Stack, StackInputs};
 use crate::{
     buffer,
-    call::{CallError, Gru, Sequence, check_len, check_sizes, or_panic},
-    pass::{Packed, prepared_inputs},
+    call::{CallError, Sequence, check_len, check_sizes, or_panic},
+    pass::PreparedLayer,
     product::Rows,
     spec::{Direction, Layout, Lengths, Order, Sizes},
 };
@@ -72,7 +72,7 @@ impl Stack {
                 .map(|(at, layer)| layer.chain(sequence(at)))
                 .collect();
             let is_done = inputs.lengths.of_rows().is_none()
-                && chains.is_some_and(|of| Packed::forward_chains(&of, [n, t], y));
+                && chains.is_some_and(|of| PreparedLayer::forward_chains(&of, [n, t], y));
             for (at, layer) in layers.iter().enumerate().filter(|_| !is_done) {
                 let states = Rows::new(y, d * h).columns(at * h..(at + 1) * h);
                 layer.forward(h, &batch(at), sequence(at), states);
@@ -118,53 +118,36 @@ impl Stack {
 }
 
 impl Layer {
-    /// The states after every step. The slices were checked.
+    /// The `h` states after every step. The slices were checked.
     fn forward(
         &self,
         h: usize,
-        batch: &Batch<'_>,
-        sequence: Sequence<'_, f32>,
-        states: Rows<'_, f32>,
-    ) {
-        let &Batch {
+        &Batch {
             n,
             t,
             order,
             lengths,
-        } = batch;
-        let i = self.features;
-        let gru = Gru {
-            sizes: Sizes { n, t, i, h },
-            order,
-            spec: self.spec,
+        }: &Batch<'_>,
+        sequence: Sequence<'_, f32>,
+        states: Rows<'_, f32>,
+    ) {
+        let i = self.prepared.features();
+        let places = lengths.in_memory(Sizes { n, t, i, h }).rows();
+        let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; places * h]);
+        let sequence = Sequence {
+            zoneout: zoneout.as_deref(),
+            ..sequence
         };
-        match &self.kernel {
-            Kernel::Full(weights) => {
-                let places = lengths.in_memory(gru.sizes).rows();
-                let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; places * h]);
-                let sequence = Sequence {
-                    zoneout: zoneout.as_deref(),
-                    ..sequence
-                };
-                weights.forward(&gru, lengths, &prepared_inputs(sequence), states);
-            }
-            Kernel::Quantized(layer) => {
-                layer.forward(&gru, lengths, &prepared_inputs(sequence), states);
-            }
-        }
+        self.prepared
+            .forward(order, [n, t], lengths, sequence, states);
     }
 
-    /// What [`Packed::forward_chains`] needs of this layer.
+    /// What [`PreparedLayer::forward_chains`] needs of this layer.
     fn chain<'a>(
         &'a self,
         sequence: Sequence<'a, f32>,
-    ) -> Option<(&'a Packed, Direction, Sequence<'a, f32>)> {
-        match &self.kernel {
-            Kernel::Full(weights) if self.zoneout == 0.0 => {
-                Some((weights, self.direction, sequence))
-            }
-            _ => None,
-        }
+    ) -> Option<(&'a PreparedLayer, Direction, Sequence<'a, f32>)> {
+        (self.zoneout == 0.0).then_some((&self.prepared, self.direction, sequence))
     }
 }
 

@@ -1,10 +1,9 @@
 //! The states of a stack, advanced one step at a time.
 
-use super::{Kernel, Layer, Stack};
+use super::Stack;
 use crate::{
     call::{check_len, check_sizes, or_panic},
-    pass::StepScratch,
-    quantized::Scratch,
+    pass::StepMemory,
     spec::{Direction, Sizes},
 };
 use std::{fmt, sync::Arc};
@@ -19,19 +18,10 @@ pub struct StackStream {
     n: usize,
     /// `[L,N,H]`.
     state: Vec<f32>,
-    layers: Vec<Memory>,
-}
-
-/// What a step of a layer needs.
-enum Memory {
-    Full {
-        scratch: StepScratch,
-        /// The new states, computed apart from the previous ones.
-        new: Vec<f32>,
-        /// The share of the state that is kept, for all rows and units, if it is not zero.
-        zoneout: Option<Vec<f32>>,
-    },
-    Quantized(Scratch),
+    /// The new states of a layer, computed apart from the previous ones.
+    new: Vec<f32>,
+    /// What a step of each layer needs.
+    memory: Vec<StepMemory>,
 }
 
 impl StackStream {
@@ -51,7 +41,7 @@ impl StackStream {
             let sizes = Sizes {
                 n,
                 t: 1,
-                i: layer.features,
+                i: layer.prepared.features(),
                 h: stack.h,
             };
             or_panic(OP, check_sizes(&sizes));
@@ -62,18 +52,13 @@ impl StackStream {
             stack.directions
         );
         let units = n * stack.h;
-        let memory = |layer: &Layer| match &layer.kernel {
-            Kernel::Full(weights) => Memory::Full {
-                scratch: weights.step_scratch(n),
-                new: vec![0.0; units],
-                zoneout: (layer.zoneout > 0.0).then(|| vec![layer.zoneout; units]),
-            },
-            Kernel::Quantized(layer) => Memory::Quantized(Scratch::new(layer, n, 1)),
-        };
+        let memory = stack.layers.iter();
+        let memory = memory.map(|layer| layer.prepared.step_memory(n, layer.zoneout));
         Self {
             n,
             state: vec![0.0; stack.layers.len() * units],
-            layers: stack.layers.iter().map(memory).collect(),
+            new: vec![0.0; units],
+            memory: memory.collect(),
             stack,
         }
     }
@@ -85,27 +70,13 @@ impl StackStream {
     pub fn step(&mut self, x: &[f32]) -> &[f32] {
         let (stack, units) = (&self.stack, self.n * self.stack.h);
         check_len("gru_cpu::StackStream::step", "x", x, self.n * stack.i);
-        for (k, (layer, memory)) in stack.layers.iter().zip(&mut self.layers).enumerate() {
+        for (k, (layer, memory)) in stack.layers.iter().zip(&mut self.memory).enumerate() {
             let (below, state) = self.state.split_at_mut(k * units);
             let x = if k == 0 { x } else { &below[(k - 1) * units..] };
             let state = &mut state[..units];
-            match (&layer.kernel, memory) {
-                (
-                    Kernel::Full(weights),
-                    Memory::Full {
-                        scratch,
-                        new,
-                        zoneout,
-                    },
-                ) => {
-                    weights.step(self.n, [x, state], zoneout.as_deref(), new, scratch);
-                    state.copy_from_slice(new);
-                }
-                (Kernel::Quantized(layer), Memory::Quantized(scratch)) => {
-                    layer.step(x, state, scratch);
-                }
-                _ => unreachable!("the memory was made for this stack"),
-            }
+            let new = &mut self.new;
+            layer.prepared.step(self.n, [x, state], new, memory);
+            state.copy_from_slice(new);
         }
         &self.state[self.state.len() - units..]
     }

@@ -16,7 +16,7 @@ mod team;
 
 use self::pool::{offers, with_helpers};
 pub(crate) use self::{
-    plan::{Plan, Tile, Tiles, acting, split, tiles},
+    plan::{Plan, Tile, acting, split, tiles},
     pool::available,
     team::{Member, run_solo, run_team},
 };

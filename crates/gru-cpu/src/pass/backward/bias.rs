@@ -6,7 +6,7 @@ use crate::{
     product::{Buffer, Rows, WIDTH},
     simd::Lanes,
 };
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use std::ops::Range;
 
 /// For each gate of `d`, in the order r, z, n: the sum over rows and steps, and its rounding error.
@@ -54,34 +54,24 @@ impl<E: Lanes> BiasBuffer<E> {
     }
 }
 
-/// Adds some vectors of `d` over the first `rows` rows of a round. Rows are added in pairs within a block. Blocks
-/// are added with their rounding errors, so that the error does not grow with the length of the sequence.
-pub(super) struct BiasSums<'a, 'b, E> {
-    pub(super) pass: &'a Pass<'b, E>,
-    pub(super) rows: usize,
-    /// The vectors that belong to this thread.
-    pub(super) vectors: Range<usize>,
-}
-
-impl<E: Lanes> BiasSums<'_, '_, E> {
-    /// The number of vectors in all.
-    pub(super) fn vectors(pass: &Pass<'_, E>) -> usize {
-        pass.call.spec.saved_per_unit() * pass.call.sizes.h.div_ceil(pass.machine.lanes)
+impl<E: Lanes> Pass<'_, E> {
+    /// The vectors of the bias gradients.
+    pub(super) fn bias_vectors(&self) -> usize {
+        self.call.spec.saved_per_unit() * self.call.sizes.h.div_ceil(self.machine.lanes)
     }
-}
 
-impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
-    type Output = ();
-
+    /// Adds some vectors of `d`, which belong to this thread, over the first `rows` rows of a round. Rows are added in pairs
+    /// within a block. Blocks are added with their rounding errors, so that the error does not grow with the length of the
+    /// sequence.
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Some(bias) = self.pass.bias else { return };
-        let (h, lanes) = (self.pass.call.sizes.h, E::lanes::<S>());
+    pub(super) fn add_biases<S: Simd>(&self, simd: S, rows: usize, vectors: Range<usize>) {
+        let Some(bias) = self.bias else { return };
+        let (h, lanes) = (self.call.sizes.h, E::lanes::<S>());
         let per_gate = h.div_ceil(lanes);
-        for vector in self.vectors {
+        for vector in vectors {
             let (gate, unit) = (vector / per_gate, vector % per_gate * lanes);
             let units = unit..(unit + lanes).min(h);
-            let from = self.pass.d.at(PACKED[gate], unit, 0).cast_const();
+            let from = self.d.at(PACKED[gate], unit, 0).cast_const();
             // SAFETY: these units of both belong to this thread.
             let (sums, errors) = unsafe {
                 let errors = bias.errors.cells_mut(gate, units.clone());
@@ -90,13 +80,13 @@ impl<E: Lanes> WithSimd for BiasSums<'_, '_, E> {
             let mut sum = E::read(simd, sums);
             let mut total_error = E::read(simd, errors);
             let mut first = 0;
-            while first < self.rows {
+            while first < rows {
                 // SAFETY: a block of `d` is at least a vector wide and has so many rows, all written before the
                 // last barrier.
                 let block = unsafe {
                     let from = from.add(first * WIDTH);
                     // A constant size is unrolled.
-                    match self.rows - first {
+                    match rows - first {
                         BLOCK.. => sum_of_rows(simd, from, BLOCK),
                         rest => sum_of_rows(simd, from, rest),
                     }

@@ -24,26 +24,26 @@ mod step;
 mod weights;
 
 use self::{
-    bias::{Bias, BiasSums},
-    input::InputGradients,
-    outer::{LhsColumns, Outer},
+    bias::Bias,
+    outer::LhsColumns,
     recompute::{Recompute, RecomputeRows},
-    step::StepsBack,
     weights::Transposed,
 };
 use super::{
     forward::initial_zeros,
     project::{InputProduct, RoundRows},
-    weights::Weights,
+    tile::GateCells,
+    weights::{ForwardWeights, RowMemory},
 };
 use crate::{
     call::{Call, Gradients, Gru, Inputs, LiveRows, Ragged, Sorted, features},
-    product::{Blocks, Buffer, Columns, Rows, WIDTH},
+    product::{Blocks, Buffer, Columns, Rows, Strided, WIDTH},
     simd::{Gates, Lanes, Machine},
     spec::{Lengths, Reset, Sizes},
     threads::{Member, Plan, Rounds, run_team, split},
     tuning::BARRIER_BACK_FROM,
 };
+use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Writes the gradients. Without `saved` the gates are recomputed from the states.
@@ -130,12 +130,14 @@ fn gradients<E: Lanes>(
         }
         None => own_dh.as_mut(),
     };
+    let forward_gates = &Gates::new(&machine, &call.spec);
+    let forward_weights = recomputes.then(|| ForwardWeights::packed(&machine, &call));
     let d = Rows::new(d.as_mut(), WIDTH);
     let lhs = |data| Columns::new(data, rows, machine.tile_rows);
     let pass = Pass {
         machine,
         weights: &weights,
-        gates: Gates::new(&machine, &call.spec),
+        gates: forward_gates,
         plan,
         steps,
         live: live.zip(all.as_deref()),
@@ -156,15 +158,21 @@ fn gradients<E: Lanes>(
         bias: Bias::new(&mut bias, h),
         d: Blocks::new(d, h, rows),
         ds: Rows::new(ds.as_mut(), h),
-        recompute: recomputes.then(|| Recompute {
-            weights: Weights::packed(&machine, &call),
-            gates: Rows::new(gates.as_mut(), width),
-            p: InputProduct {
-                cells: d.with_width(3 * machine.lanes),
-                per_panel: rows,
+        recompute: forward_weights.as_ref().map(|weights| Recompute {
+            cells: GateCells {
+                weights,
+                gates: forward_gates,
+                h,
+                after,
+                p: InputProduct {
+                    cells: d.with_width(3 * machine.lanes),
+                    per_panel: rows,
+                },
+                rg: Rows::new(reset.as_mut(), h),
+                memory: RowMemory::NONE,
             },
+            gates: Rows::new(gates.as_mut(), width),
             g: Rows::new(masked.as_mut(), h),
-            rg: Rows::new(reset.as_mut(), h),
         }),
         needs_first,
         zeros: &zeros,
@@ -206,7 +214,7 @@ struct Pass<'a, E> {
     call: Call<'a, E>,
     machine: Machine,
     weights: &'a Transposed<'a, E>,
-    gates: Gates<E>,
+    gates: &'a Gates<E>,
     plan: Plan,
     /// Steps of a round.
     steps: usize,
@@ -241,55 +249,63 @@ struct Pass<'a, E> {
 
 impl<E: Lanes> Rounds for Pass<'_, E> {
     fn round(&self, round: usize, member: &mut Member<'_>) {
-        let Sizes { n, t, .. } = *self.call.sizes;
-        let arch = self.machine.arch;
-        let steps = match self.live {
-            None => t.saturating_sub((round + 1) * self.steps)..t - round * self.steps,
-            Some((_, rounds)) => rounds[rounds.len() - 1 - round].clone(),
-        };
-        let round_rows = RoundRows {
-            batch: 0..n,
-            first_step: steps.start,
-            live: self.live.map(|(live, _)| live),
-        };
-        let rows = round_rows.before(steps.end);
-        let own = split(rows, member.team, member.index);
-        if let Some(recompute) = &self.recompute {
-            arch.dispatch(RecomputeRows {
-                pass: self,
-                recompute,
-                round: round_rows.clone(),
-                rows: own.clone(),
-            });
-            member.wait();
-        }
-        arch.dispatch(StepsBack {
+        self.machine.arch.dispatch(Round {
             pass: self,
-            round: &round_rows,
-            steps,
+            round,
             member,
         });
-        self.pack(&round_rows, own.clone());
-        member.wait();
-        for product in self.products().into_iter().flatten() {
-            arch.dispatch(Outer {
-                pass: self,
-                share: member.share(product.parts(self, rows)),
-                product,
-                rows,
-                is_first: round == 0,
-            });
+    }
+}
+
+/// A round for one thread.
+struct Round<'a, 'b, 'c, E> {
+    pass: &'a Pass<'b, E>,
+    round: usize,
+    member: &'a mut Member<'c>,
+}
+
+impl<E: Lanes> WithSimd for Round<'_, '_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self {
+            pass,
+            round,
+            member,
+        } = self;
+        let is_first = round == 0;
+        let Sizes { n, t, .. } = *pass.call.sizes;
+        let steps = match pass.live {
+            None => t.saturating_sub((round + 1) * pass.steps)..t - round * pass.steps,
+            Some((_, rounds)) => rounds[rounds.len() - 1 - round].clone(),
+        };
+        let round = RoundRows {
+            batch: 0..n,
+            first_step: steps.start,
+            live: pass.live.map(|(live, _)| live),
+        };
+        let rows = round.before(steps.end);
+        let own = split(rows, member.team, member.index);
+        if let Some(recompute) = &pass.recompute {
+            RecomputeRows {
+                pass,
+                recompute,
+                round: round.clone(),
+                rows: own.clone(),
+                saved: Strided::of(&recompute.gates, 0, 1, rows),
+            }
+            .run(simd);
+            member.wait();
         }
-        arch.dispatch(InputGradients {
-            pass: self,
-            round: round_rows,
-            rows: own,
-        });
-        arch.dispatch(BiasSums {
-            pass: self,
-            rows,
-            vectors: member.share(BiasSums::vectors(self)),
-        });
+        pass.steps_back(simd, &round, steps, member);
+        pass.pack(&round, own.clone());
+        member.wait();
+        for product in pass.outer_products(rows, is_first).into_iter().flatten() {
+            product.run(simd, member.share(product.parts()));
+        }
+        pass.input_gradients(simd, &round, own);
+        pass.add_biases(simd, rows, member.share(pass.bias_vectors()));
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::{Pass, RoundRows, gate_of_d};
 use crate::{
-    product::{Columns, Lines, Order, Panel, Prefetch, Product, ROWS, Rows, Sums, WIDTH},
+    product::{Columns, Lines, Panel, Prefetch, Product, ROWS, Rows, SumOrder, Sums, WIDTH},
     simd::Lanes,
     spec::Sizes,
     tuning::{FEW_ROWS, VECTORS_BACK},
 };
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use std::ops::Range;
 
 /// Left sides of the products over the rows of a round.
@@ -19,28 +19,40 @@ pub(super) struct LhsColumns<'a, E> {
     pub(super) rg: Columns<'a, E>,
 }
 
-/// One block of a weight gradient: `to += lhsᵀ·d`.
-pub(super) struct OuterProduct<'a, E> {
-    lhs: Columns<'a, E>,
+/// One block of a weight gradient: `to += lhsᵀ·d`, over the first `rows` rows of a round.
+pub(super) struct OuterProduct<'a, 'b, E> {
+    pass: &'a Pass<'b, E>,
+    lhs: Columns<'b, E>,
     /// Columns of the left side, which are rows of the gradient.
     columns: usize,
     /// Gates of `d`, in its order, each with its gate in the columns of the gradient.
     gates: &'static [(usize, usize)],
-    to: Rows<'a, E>,
+    to: Rows<'b, E>,
+    rows: usize,
+    /// Whether this is the first round, which overwrites the gradient.
+    is_first: bool,
 }
 
-impl<'a, E: Lanes> Pass<'a, E> {
+impl<'b, E: Lanes> Pass<'b, E> {
     /// The products over rows: `dw_ih = xᵀ·dp`, `dw_hh = gᵀ·dq`.
-    pub(super) fn products(&self) -> [Option<OuterProduct<'a, E>>; 3] {
+    #[inline(always)]
+    pub(super) fn outer_products(
+        &self,
+        rows: usize,
+        is_first: bool,
+    ) -> [Option<OuterProduct<'_, 'b, E>>; 3] {
         use gate_of_d::{CANDIDATE, DP, DQ, R_AND_Z};
         let Sizes { i, h, .. } = *self.call.sizes;
         let LhsColumns { x, g, rg } = self.lhs;
-        let product = |to: Option<Rows<'a, E>>, lhs, columns, gates| {
+        let product = |to: Option<Rows<'b, E>>, lhs, columns, gates| {
             to.map(|to| OuterProduct {
+                pass: self,
                 lhs,
                 columns,
                 gates,
                 to,
+                rows,
+                is_first,
             })
         };
         let input = product(self.dw_ih, x, i, DP);
@@ -124,19 +136,49 @@ impl<'a, E: Lanes> Pass<'a, E> {
     }
 }
 
-impl<E: Lanes> OuterProduct<'_, E> {
-    /// The parts of the product over so many rows that threads share: tiles of all panels, or if there are few rows, tiles
-    /// of all columns.
-    pub(super) fn parts(&self, pass: &Pass<'_, E>, rows: usize) -> usize {
-        if rows <= FEW_ROWS {
-            return self.tiles_of_panel(pass);
+/// The cache lines that a tile prefetches: the vectors of each row of the gradient.
+type GradientLines<E> = Lines<E, { ROWS * VECTORS_BACK }>;
+
+impl<E: Lanes> OuterProduct<'_, '_, E> {
+    /// The parts that threads share: tiles of all panels, or if there are few rows, tiles of all columns.
+    pub(super) fn parts(&self) -> usize {
+        if self.rows <= FEW_ROWS {
+            return self.tiles_of_panel();
         }
-        let per_gate = pass.call.sizes.h.div_ceil(pass.machine.lanes);
-        (self.gates.len() * per_gate).div_ceil(VECTORS_BACK) * self.tiles_of_panel(pass)
+        let per_gate = self.pass.call.sizes.h.div_ceil(self.pass.machine.lanes);
+        (self.gates.len() * per_gate).div_ceil(VECTORS_BACK) * self.tiles_of_panel()
     }
 
-    fn tiles_of_panel(&self, pass: &Pass<'_, E>) -> usize {
-        self.columns.div_ceil(pass.machine.tile_rows)
+    /// Computes the [parts](Self::parts) that belong to this thread.
+    #[inline(always)]
+    pub(super) fn run<S: Simd>(&self, simd: S, share: Range<usize>) {
+        if self.rows <= FEW_ROWS {
+            for tile in share {
+                match self.pass.machine.tile_rows {
+                    8 => self.tile_of_few_rows::<S, 8>(simd, tile),
+                    4 => self.tile_of_few_rows::<S, 4>(simd, tile),
+                    2 => self.tile_of_few_rows::<S, 2>(simd, tile),
+                    rows => unreachable!("no machine has tiles of {rows} rows"),
+                }
+            }
+            return;
+        }
+        let per_panel = self.tiles_of_panel();
+        let mut at = share.start;
+        while at < share.end {
+            let panel = at / per_panel;
+            let end = ((panel + 1) * per_panel).min(share.end);
+            let rhs = self.panel(E::lanes::<S>(), panel);
+            let tiles = at - panel * per_panel..end - panel * per_panel;
+            for tile in tiles.clone() {
+                self.tile(simd, tile, tiles.end, &rhs);
+            }
+            at = end;
+        }
+    }
+
+    fn tiles_of_panel(&self) -> usize {
+        self.columns.div_ceil(self.pass.machine.tile_rows)
     }
 
     /// The rows of the gradient in a tile.
@@ -147,13 +189,8 @@ impl<E: Lanes> OuterProduct<'_, E> {
 
     /// A panel of `d`, and the columns of the gradient for each of its vectors.
     #[inline(always)]
-    fn panel(
-        &self,
-        pass: &Pass<'_, E>,
-        lanes: usize,
-        panel: usize,
-    ) -> (Panel<E>, [Range<usize>; VECTORS_BACK]) {
-        let h = pass.call.sizes.h;
+    fn panel(&self, lanes: usize, panel: usize) -> (Panel<E>, [Range<usize>; VECTORS_BACK]) {
+        let (d, h) = (&self.pass.d, self.pass.call.sizes.h);
         let per_gate = h.div_ceil(lanes);
         let all = self.gates.len() * per_gate;
         let first = panel * VECTORS_BACK;
@@ -163,7 +200,7 @@ impl<E: Lanes> OuterProduct<'_, E> {
         for v in 0..count {
             let (gate, unit) = ((first + v) / per_gate, (first + v) % per_gate * lanes);
             let (of_d, gate) = self.gates[gate];
-            let vector = pass.d.at(of_d, unit, 0).cast_const();
+            let vector = d.at(of_d, unit, 0).cast_const();
             if v == 0 {
                 at = vector;
             }
@@ -179,54 +216,7 @@ impl<E: Lanes> OuterProduct<'_, E> {
         };
         (panel, columns)
     }
-}
 
-/// The cache lines that a tile prefetches: the vectors of each row of the gradient.
-type GradientLines<E> = Lines<E, { ROWS * VECTORS_BACK }>;
-
-/// Some tiles of one product over the first `rows` rows of a round.
-pub(super) struct Outer<'a, 'b, E> {
-    pub(super) pass: &'a Pass<'b, E>,
-    pub(super) product: OuterProduct<'b, E>,
-    pub(super) rows: usize,
-    /// Whether this is the first round, which overwrites the gradient.
-    pub(super) is_first: bool,
-    /// The [parts](OuterProduct::parts) that belong to this thread.
-    pub(super) share: Range<usize>,
-}
-
-impl<E: Lanes> WithSimd for Outer<'_, '_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        if self.rows <= FEW_ROWS {
-            for tile in self.share.clone() {
-                match self.pass.machine.tile_rows {
-                    8 => self.tile_of_few_rows::<S, 8>(simd, tile),
-                    4 => self.tile_of_few_rows::<S, 4>(simd, tile),
-                    2 => self.tile_of_few_rows::<S, 2>(simd, tile),
-                    rows => unreachable!("no machine has tiles of {rows} rows"),
-                }
-            }
-            return;
-        }
-        let per_panel = self.product.tiles_of_panel(self.pass);
-        let mut at = self.share.start;
-        while at < self.share.end {
-            let panel = at / per_panel;
-            let end = ((panel + 1) * per_panel).min(self.share.end);
-            let rhs = self.product.panel(self.pass, E::lanes::<S>(), panel);
-            let tiles = at - panel * per_panel..end - panel * per_panel;
-            for tile in tiles.clone() {
-                self.tile(simd, tile, tiles.end, &rhs);
-            }
-            at = end;
-        }
-    }
-}
-
-impl<E: Lanes> Outer<'_, '_, E> {
     #[inline(always)]
     fn tile<S: Simd>(
         &self,
@@ -235,13 +225,13 @@ impl<E: Lanes> Outer<'_, '_, E> {
         end: usize,
         (panel, columns): &(Panel<E>, [Range<usize>; VECTORS_BACK]),
     ) {
-        let (product, full) = (&self.product, self.pass.machine.tile_rows);
-        let (to, columns) = (product.rows_of(tile, full), &columns[..panel.count]);
+        let full = self.pass.machine.tile_rows;
+        let (to, columns) = (self.rows_of(tile, full), &columns[..panel.count]);
         let mut lines = GradientLines::new();
         if tile + 1 < end {
-            for row in product.rows_of(tile + 1, full) {
+            for row in self.rows_of(tile + 1, full) {
                 for columns in columns {
-                    lines.push(product.to.at(row).wrapping_add(columns.end - 1));
+                    lines.push(self.to.at(row).wrapping_add(columns.end - 1));
                 }
             }
         }
@@ -252,11 +242,11 @@ impl<E: Lanes> Outer<'_, '_, E> {
         let mut sums = Sums::<E, S>::new();
         sums.clear(simd, size);
         let over_rows = Product {
-            lhs: &product.lhs.lhs(tile),
+            lhs: &self.lhs.lhs(tile),
             k: self.rows,
             panel: *panel,
             vectors: panel.count,
-            order: Order::Free,
+            order: SumOrder::Free,
             prefetch: Prefetch::NOTHING.with_near(&lines),
         };
         // SAFETY: the left side and `d` have so many rows, all written before the last barrier.
@@ -271,10 +261,10 @@ impl<E: Lanes> Outer<'_, '_, E> {
     /// All columns of some rows of the gradient. `MR` is the width of the left side.
     #[inline(always)]
     fn tile_of_few_rows<S: Simd, const MR: usize>(&self, simd: S, tile: usize) {
-        let (pass, product) = (self.pass, &self.product);
+        let pass = self.pass;
         let (h, lanes) = (pass.call.sizes.h, E::lanes::<S>());
-        let lhs = product.lhs.column(tile);
-        for &(of_d, gate) in product.gates {
+        let lhs = self.lhs.column(tile);
+        for &(of_d, gate) in self.gates {
             for unit in (0..h).step_by(lanes) {
                 let d = pass.d.at(of_d, unit, 0).cast_const();
                 let mut sums = [E::real(simd, 0.0); MR];
@@ -292,7 +282,7 @@ impl<E: Lanes> Outer<'_, '_, E> {
                     }
                 }
                 let columns = gate * h + unit..gate * h + (unit + lanes).min(h);
-                for (row, sum) in product.rows_of(tile, MR).zip(sums) {
+                for (row, sum) in self.rows_of(tile, MR).zip(sums) {
                     self.write(simd, row, columns.clone(), sum);
                 }
             }
@@ -303,7 +293,7 @@ impl<E: Lanes> Outer<'_, '_, E> {
     #[inline(always)]
     fn write<S: Simd>(&self, simd: S, row: usize, columns: Range<usize>, sum: E::V<S>) {
         // SAFETY: this part of the gradient belongs to this thread.
-        let to = unsafe { self.product.to.cells_mut(row, columns) };
+        let to = unsafe { self.to.cells_mut(row, columns) };
         let sum = if self.is_first {
             sum
         } else {

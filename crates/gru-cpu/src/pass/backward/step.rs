@@ -15,28 +15,20 @@ use crate::{
     threads::{Member, Tile, acting, tiles},
     tuning::{BARRIER_BACK_FROM, ROWS_AHEAD, VECTORS_BACK},
 };
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use std::ops::Range;
 
-/// Computes the pre-activation gradients of a round's steps.
-pub(super) struct StepsBack<'a, 'b, 'c, E> {
-    pub(super) pass: &'a Pass<'b, E>,
-    pub(super) round: &'a RoundRows<'b>,
-    pub(super) steps: Range<usize>,
-    pub(super) member: &'a mut Member<'c>,
-}
-
-impl<E: Lanes> WithSimd for StepsBack<'_, '_, '_, E> {
-    type Output = ();
-
+impl<E: Lanes> Pass<'_, E> {
+    /// Computes the pre-activation gradients of a round's steps.
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            pass,
-            round,
-            steps,
-            member,
-        } = self;
+    pub(super) fn steps_back<S: Simd>(
+        &self,
+        simd: S,
+        round: &RoundRows<'_>,
+        steps: Range<usize>,
+        member: &mut Member<'_>,
+    ) {
+        let pass = self;
         let (n, h) = (round.at(steps.start), pass.call.sizes.h);
         let plan = pass.plan.for_rows(n);
         let per_group = acting(n.div_ceil(plan.groups), h, BARRIER_BACK_FROM);

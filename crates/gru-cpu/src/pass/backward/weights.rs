@@ -3,7 +3,7 @@
 use super::{super::units, gate_of_d};
 use crate::{
     call::{self, Call},
-    product::{Blocks, Order, Panels, Prefetch, Product, Shape, Sums, WIDTH, WeightRows, pack},
+    product::{Blocks, Panels, Prefetch, Product, Shape, SumOrder, Sums, WIDTH, WeightRows, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
     tuning::{PACK_BACK_FROM, VECTORS_BACK},
@@ -156,7 +156,7 @@ impl<'a, E: Lanes> Rhs<'a, E> {
                         k,
                         vectors: panel.count,
                         panel: panel.skip(at * k),
-                        order: Order::Free,
+                        order: SumOrder::Free,
                         prefetch: if at == 0 { prefetch } else { Prefetch::NOTHING },
                     };
                     // SAFETY: `d` has these rows, which no thread writes, and the panel has a row for each of

@@ -3,15 +3,15 @@
 use super::{
     super::{
         Part, WriteLines, next,
-        project::{InputProduct, RoundRows},
-        tile::GateRows,
-        weights::{Matrices, Weights},
+        project::RoundRows,
+        tile::{GateCells, GateRows},
+        weights::Matrices,
     },
     Group, Pass,
 };
 use crate::{
-    product::{Prefetch, ROWS, Strided, Sums},
-    simd::{Gates, Lanes, clip},
+    product::{Prefetch, Strided, Sums},
+    simd::{Lanes, clip},
     spec::Update,
     threads::Tile,
     tuning::{PANELS_OF_A_ROW, PREFETCH_FROM},
@@ -83,43 +83,6 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         self.group.pass.call.starts(n, self.s)
     }
 
-    /// If the weights are read in place: the products of `g`, or of `r ⊙ g` with n, for some units.
-    ///
-    /// # Safety
-    /// `g`, or `rg`, is complete, and these units belong to this thread.
-    #[inline(always)]
-    pub(super) unsafe fn multiply_in_place<S: Simd>(
-        &self,
-        simd: S,
-        rows: usize,
-        of_candidate: bool,
-        units: &Range<usize>,
-    ) {
-        let group = self.group;
-        let Matrices::InPlace { w_hh, .. } = &group.pass.weights.matrices else {
-            return;
-        };
-        let gates = match (group.after, of_candidate) {
-            (true, _) => 0..3,
-            (false, false) => 0..2,
-            (false, true) => 2..3,
-        };
-        for first in (0..rows).step_by(ROWS) {
-            let rows = first..(first + ROWS).min(rows);
-            let (mut lhs, mut to) = ([std::ptr::null(); ROWS], [std::ptr::null_mut(); ROWS]);
-            for (at, row) in rows.clone().enumerate() {
-                lhs[at] = if of_candidate {
-                    self.rg(row).cast_const()
-                } else {
-                    self.g(row)
-                };
-                to[at] = group.products.at(row);
-            }
-            // SAFETY: the caller keeps the same promises.
-            unsafe { w_hh.multiply_gates(simd, &lhs[..rows.len()], gates.clone(), units, &to) };
-        }
-    }
-
     /// Some panels of the only row. All products come before the gates: a gate is a chain of dependent
     /// operations, and the processor overlaps the chains of several panels.
     ///
@@ -153,10 +116,10 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
         }
     }
 
-    /// A new state with the state clip and zoneout. At a skipped step it is the previous state, bit by
-    /// bit.
+    /// A new state with the options that are not plain: the state clip, zoneout and the step mask. At a skipped step it is
+    /// the previous state, bit by bit.
     #[inline(always)]
-    fn restrict<S: Simd>(
+    fn with_options<S: Simd>(
         &self,
         simd: S,
         mut new: E::V<S>,
@@ -185,23 +148,18 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
 // SAFETY: `g` and `rg` are rows of H elements, which `Strided` and `Rows` checked.
 unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
     #[inline(always)]
-    fn weights(&self) -> &Weights<'_, E> {
-        self.group.pass.weights
+    fn cells(&self) -> &GateCells<'_, E> {
+        &self.group.cells
     }
 
     #[inline(always)]
-    fn gates(&self) -> &Gates<E> {
-        &self.group.pass.gates
+    fn first_row(&self) -> usize {
+        self.first_row
     }
 
     #[inline(always)]
-    fn hidden(&self) -> usize {
-        self.group.pass.call.sizes.h
-    }
-
-    #[inline(always)]
-    fn p(&self) -> (InputProduct<'_, E>, usize) {
-        (self.group.p, self.first_row)
+    fn saved(&self) -> Option<&Strided<'_, E>> {
+        self.saved.as_ref()
     }
 
     #[inline(always)]
@@ -210,16 +168,6 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
             Some([_, source]) if self.starts(row) => source.at(row),
             _ => self.source.at(row),
         }
-    }
-
-    #[inline(always)]
-    fn rg(&self, row: usize) -> *mut E {
-        self.group.rg.at(row)
-    }
-
-    #[inline(always)]
-    fn product(&self, row: usize) -> *const E {
-        self.group.products.at(row)
     }
 
     /// The weights of the next panel, and the lines that the tile writes: without the prefetch each store
@@ -231,7 +179,7 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         vectors: usize,
         lines: &'l mut WriteLines<E>,
     ) -> Prefetch<'l, E> {
-        let (h, lanes) = (self.hidden(), self.group.pass.machine.lanes);
+        let (h, lanes) = (self.cells().h, self.group.pass.machine.lanes);
         if let Some(saved) = self.saved
             && part.tile.rows >= PREFETCH_FROM
         {
@@ -243,13 +191,13 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
                 }
             }
         }
-        match &self.weights().matrices {
+        match &self.cells().weights.matrices {
             Matrices::Packed(packed) => {
                 let panel = packed.state.panel(part.next);
                 Prefetch::next(panel, h * vectors * lanes, (part.index, part.count))
                     .with_near(lines)
             }
-            Matrices::InPlace { .. } => Prefetch::NOTHING,
+            Matrices::ByRows(_) => Prefetch::NOTHING,
         }
     }
 
@@ -277,7 +225,7 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         let new = if self.group.is_plain {
             E::without_subnormals(simd, new)
         } else {
-            self.restrict(simd, new, old, row, units)
+            self.with_options(simd, new, old, row, units)
         };
         // SAFETY: these units of this step's state belong to this thread until the next barrier.
         E::write(simd, unsafe { self.states.cells_mut(row, units) }, new);
@@ -287,26 +235,6 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
             // SAFETY: the same units of the next step's `g` belong to this thread too.
             let g = unsafe { g.cells_mut(row, units) };
             E::write(simd, g, E::vmul(simd, new, mask));
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn save<S: Simd>(
-        &self,
-        simd: S,
-        row: usize,
-        units: &Range<usize>,
-        first: usize,
-        gates: &[E::V<S>],
-    ) {
-        let Some(saved) = self.saved else {
-            return;
-        };
-        for (gate, &v) in (first..).zip(gates) {
-            let start = gate * self.hidden() + units.start;
-            // SAFETY: the caller owns these units, and a row has all gates.
-            let to = unsafe { saved.cells_mut(row, &(start..start + units.len())) };
-            E::write(simd, to, v);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Products of bytes on AArch64.
 
-use super::{Call, Dot, product};
+use super::{super::shape::Multiplication, Dot, product};
 use std::arch::{aarch64::*, asm};
 
 /// [`product`] without the extension `dotprod`.
@@ -8,9 +8,9 @@ use std::arch::{aarch64::*, asm};
 /// # Safety
 /// As for [`product`].
 #[target_feature(enable = "neon")]
-pub(super) unsafe fn neon(call: Call<'_>) {
+pub(super) unsafe fn neon(operands: Multiplication<'_>) {
     // SAFETY: the caller keeps the same promises.
-    unsafe { product(Neon, call) }
+    unsafe { product(Neon, operands) }
 }
 
 /// [`product`] with the extension `dotprod`.
@@ -18,9 +18,9 @@ pub(super) unsafe fn neon(call: Call<'_>) {
 /// # Safety
 /// As for [`product`].
 #[target_feature(enable = "neon,dotprod")]
-pub(super) unsafe fn dotprod(call: Call<'_>) {
+pub(super) unsafe fn dotprod(operands: Multiplication<'_>) {
     // SAFETY: the caller keeps the same promises.
-    unsafe { product(Dotprod, call) }
+    unsafe { product(Dotprod, operands) }
 }
 
 /// `smull`, `smlal2` and `sadalp`. The sum of two products is at most 2·127², which fits in 16 bits.

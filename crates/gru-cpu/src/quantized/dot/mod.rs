@@ -13,20 +13,8 @@ mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::{
-    matrix::{Shape, VECTORS},
-    rows::Rows,
-};
+use super::shape::{Addresses, GROUP_WORDS, Multiplication, Shape, VECTORS};
 use crate::simd::Machine;
-
-/// Inputs that share a scale.
-pub(super) const GROUP: usize = 64;
-
-/// Bytes of a word: inputs that one instruction multiplies.
-pub(super) const BYTES: usize = 4;
-
-/// Words of a full group.
-pub(super) const GROUP_WORDS: usize = GROUP / BYTES;
 
 /// An instruction set for dot products of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,57 +118,34 @@ impl Dots {
     }
 
     /// Writes the product of every row with the whole matrix.
-    pub(super) fn product(self, call: Call<'_>) {
+    pub(super) fn product(self, operands: Multiplication<'_>) {
         assert!(self.is_available(), "{self:?} is not available");
-        call.check(self.storage().lanes);
+        operands.check(self.storage().lanes);
+        assert!(operands.shape.words.is_multiple_of(2));
         match self {
             // SAFETY: the lengths were checked for this number of lanes.
-            Self::Scalar => unsafe { product(scalar::Scalar, call) },
+            Self::Scalar => unsafe { product(scalar::Scalar, operands) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, and the instructions are available.
-            Self::Avx2 => unsafe { x86::avx2(call) },
+            Self::Avx2 => unsafe { x86::avx2(operands) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, and the instructions are available.
-            Self::AvxVnni => unsafe { x86::avx_vnni(call) },
+            Self::AvxVnni => unsafe { x86::avx_vnni(operands) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, and the instructions are available.
-            Self::Avx512Vnni => unsafe { x86::avx512_vnni(call) },
+            Self::Avx512Vnni => unsafe { x86::avx512_vnni(operands) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above, and the instructions are available.
-            Self::Neon => unsafe { aarch64::neon(call) },
+            Self::Neon => unsafe { aarch64::neon(operands) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above, and the instructions are available.
-            Self::NeonDotprod => unsafe { aarch64::dotprod(call) },
+            Self::NeonDotprod => unsafe { aarch64::dotprod(operands) },
             #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
             // SAFETY: as above, and the build has the instructions.
-            Self::Simd128 => unsafe { product(wasm::Simd128, call) },
+            Self::Simd128 => unsafe { product(wasm::Simd128, operands) },
             #[allow(unreachable_patterns)] // Each target has some of them.
             _ => unreachable!("it is available"),
         }
-    }
-}
-
-/// One product: the panels of a matrix, encoded rows, and where the results go.
-pub(super) struct Call<'a> {
-    pub(super) shape: Shape,
-    /// The panels.
-    pub(super) weights: &'a [u32],
-    /// Encoded rows.
-    pub(super) rows: Rows<'a>,
-    /// A row of results for each row, with `shape.columns()` elements.
-    pub(super) to: &'a mut [f32],
-}
-
-impl Call<'_> {
-    /// # Panics
-    /// If a slice is too short for vectors of so many lanes.
-    fn check(&self, lanes: usize) {
-        let Self { shape, rows, .. } = self;
-        assert_eq!(shape.lanes, lanes);
-        assert!(shape.words.is_multiple_of(2));
-        assert!(self.weights.len() >= shape.panels * shape.panel_words());
-        assert!(rows.stride >= shape.row_words() && rows.words.len() >= rows.count * rows.stride);
-        assert!(self.to.len() >= rows.count * shape.columns());
     }
 }
 
@@ -220,29 +185,20 @@ pub(super) trait Dot: Copy {
 /// All rows times all panels. A panel stays in the first-level cache while the rows read it.
 ///
 /// # Safety
-/// The instruction set is available, and `call` was checked for its number of lanes.
+/// The instruction set is available, and `operands` were checked for its number of lanes.
 #[inline(always)]
-unsafe fn product<D: Dot>(dot: D, call: Call<'_>) {
-    let Call {
-        shape,
-        weights,
-        rows,
-        to,
-    } = call;
-    let columns = shape.columns();
+unsafe fn product<D: Dot>(dot: D, mut operands: Multiplication<'_>) {
+    let (shape, count) = (operands.shape, operands.count);
     for panel in 0..shape.panels {
-        let weights = weights.as_ptr().wrapping_add(panel * shape.panel_words());
-        let to = to.as_mut_ptr().wrapping_add(panel * shape.panel_columns());
         let mut row = 0;
-        while row < rows.count {
-            let from = rows.words.as_ptr().wrapping_add(row * rows.stride);
-            let to = to.wrapping_add(row * columns);
-            // SAFETY: by the check of the call, this panel, these rows and their results exist.
+        while row < count {
+            let at = operands.at(panel, row);
+            // SAFETY: by the check of the operands, this panel, these rows and their results exist.
             unsafe {
-                row += match rows.count - row {
-                    4.. => tile::<D, 4, 1>(dot, &shape, weights, (from, rows.stride), to),
-                    2.. => tile::<D, 2, 1>(dot, &shape, weights, (from, rows.stride), to),
-                    _ => tile::<D, 1, 2>(dot, &shape, weights, (from, rows.stride), to),
+                row += match count - row {
+                    4.. => tile::<D, 4, 1>(dot, &shape, at),
+                    2.. => tile::<D, 2, 1>(dot, &shape, at),
+                    _ => tile::<D, 1, 2>(dot, &shape, at),
                 };
             }
         }
@@ -252,19 +208,17 @@ unsafe fn product<D: Dot>(dot: D, call: Call<'_>) {
 /// `R` rows times a panel. The sums of successive words go to `U` registers each. Returns `R`.
 ///
 /// # Safety
-/// The instruction set is available. The panel, `R` rows from `from` on and their results at `to` exist.
+/// The instruction set is available. The panel, `R` rows from `from` on and their results exist.
 #[inline(always)]
 unsafe fn tile<D: Dot, const R: usize, const U: usize>(
     dot: D,
     shape: &Shape,
-    weights: *const u32,
-    (from, stride): (*const u32, usize),
-    to: *mut f32,
+    tile: Addresses,
 ) -> usize {
-    let mut w = weights;
+    let mut w = tile.weights;
     // The scale of the row comes first.
     let mut at = 1;
-    let row = |r: usize, at: usize| from.wrapping_add(r * stride + at);
+    let row = |r: usize, at: usize| tile.row.wrapping_add(r * shape.row_words() + at);
     // SAFETY: the loops read `shape.words` words with their scales from the panel, and as many words with the
     // first sum of each group from each row. The caller promises that they exist.
     unsafe {
@@ -308,7 +262,7 @@ unsafe fn tile<D: Dot, const R: usize, const U: usize>(
         for (r, sums) in sums.iter().enumerate() {
             let scale = f32::from_bits(row(r, 0).read());
             for (v, &sum) in sums.iter().enumerate() {
-                dot.store(to.add(r * shape.columns() + v * D::LANES), sum, scale);
+                dot.store(tile.to.add(r * tile.stride + v * D::LANES), sum, scale);
             }
         }
     }

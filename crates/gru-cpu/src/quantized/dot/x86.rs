@@ -1,6 +1,6 @@
 //! Products of bytes on x86-64.
 
-use super::{Call, Dot, product};
+use super::{super::shape::Multiplication, Dot, product};
 use std::arch::x86_64::*;
 
 /// [`product`] with AVX2.
@@ -8,9 +8,9 @@ use std::arch::x86_64::*;
 /// # Safety
 /// As for [`product`].
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn avx2(call: Call<'_>) {
+pub(super) unsafe fn avx2(operands: Multiplication<'_>) {
     // SAFETY: the caller keeps the same promises.
-    unsafe { product(Avx2, call) }
+    unsafe { product(Avx2, operands) }
 }
 
 /// [`product`] with AVX-VNNI.
@@ -18,9 +18,9 @@ pub(super) unsafe fn avx2(call: Call<'_>) {
 /// # Safety
 /// As for [`product`].
 #[target_feature(enable = "avx2,avxvnni")]
-pub(super) unsafe fn avx_vnni(call: Call<'_>) {
+pub(super) unsafe fn avx_vnni(operands: Multiplication<'_>) {
     // SAFETY: the caller keeps the same promises.
-    unsafe { product(AvxVnni, call) }
+    unsafe { product(AvxVnni, operands) }
 }
 
 /// [`product`] with AVX512-VNNI.
@@ -28,9 +28,9 @@ pub(super) unsafe fn avx_vnni(call: Call<'_>) {
 /// # Safety
 /// As for [`product`].
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn avx512_vnni(call: Call<'_>) {
+pub(super) unsafe fn avx512_vnni(operands: Multiplication<'_>) {
     // SAFETY: the caller keeps the same promises.
-    unsafe { product(Avx512Vnni, call) }
+    unsafe { product(Avx512Vnni, operands) }
 }
 
 /// `vpmaddubsw` multiplies unsigned by signed bytes, so it gets `|x|` and `w` with the sign of `x`. A pair of

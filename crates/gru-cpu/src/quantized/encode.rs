@@ -1,27 +1,48 @@
-//! The left side of a product: rows of inputs or states, encoded.
+//! Rounding to int8, and the left side of its product: rows of inputs or states, encoded.
 
-use super::{
-    dot::{BYTES, GROUP},
-    matrix::Scale,
-};
+use super::shape::{BYTES, GROUP};
 use pulp::{Simd, WithSimd};
 
 /// 1.5 · 2²³. Adding it rounds to an integer, half to even, in the low bits.
-pub(super) const ROUND: f32 = 12_582_912.0;
+const ROUND: f32 = 12_582_912.0;
 
 /// The largest integer.
-pub(super) const LARGEST: f32 = 127.0;
+const LARGEST: f32 = 127.0;
 
 /// Numbers below this size count as zero, because the inverse of their step could be infinite: 2⁻¹⁰⁰.
-pub(super) const NEGLIGIBLE: f32 = f32::from_bits(27 << 23);
+const NEGLIGIBLE: f32 = f32::from_bits(27 << 23);
 
-/// Encoded rows.
+/// The scale of some numbers.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
-    pub(super) words: &'a [u32],
-    /// Words from one row to the next.
-    pub(super) stride: usize,
-    pub(super) count: usize,
+pub(super) struct Scale {
+    /// The size of a step.
+    pub(super) step: f32,
+    per_unit: f32,
+}
+
+impl Scale {
+    /// The largest number is 127 steps. With a number that is not finite, the step is NaN. Negligible numbers
+    /// are zero.
+    #[inline(always)]
+    pub(super) fn of(numbers: impl Iterator<Item = f32>) -> Self {
+        // Sizes without a sign have the order of their bits, and a NaN is the largest.
+        let sizes = numbers.map(|v| v.to_bits() & !(1 << 31));
+        let largest = f32::from_bits(sizes.fold(0, u32::max));
+        let (step, per_unit) = if !largest.is_finite() {
+            (f32::NAN, 0.0)
+        } else if largest < NEGLIGIBLE {
+            (0.0, 0.0)
+        } else {
+            (largest / LARGEST, LARGEST / largest)
+        };
+        Self { step, per_unit }
+    }
+
+    /// The nearest integer, half to even. The step is NaN or 0 if this is not between −127 and 127.
+    #[inline(always)]
+    pub(super) fn round(self, v: f32) -> i8 {
+        (v * self.per_unit + ROUND).to_bits() as i8
+    }
 }
 
 /// Encodes a row for int8: the step of its integers, then for each group the sum at which its dot products
@@ -38,9 +59,7 @@ impl WithSimd for Encode<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let sizes = self.x.iter().map(|v| v.to_bits() & !(1 << 31));
-        let largest = sizes.fold(0, u32::max);
-        let scale = Scale::for_largest(f32::from_bits(largest));
+        let scale = Scale::of(self.x.iter().copied());
         let Some((step, mut to)) = self.to.split_first_mut() else {
             return;
         };

@@ -1,33 +1,41 @@
-//! Weights that are packed once for many calls.
+//! A layer whose weights are prepared once for many calls.
 
 use super::{
     forward::{Pass, Scratch, initial_zeros},
     small::{self, Chain},
-    weights::Weights,
+    weights::ForwardWeights,
 };
 use crate::{
     call::{self, Call, Gru, Inputs, Sequence},
     product::Rows,
+    quantized::Energy,
     simd::{Gates, Machine},
-    spec::{Direction, GruSpec, Lengths, Sizes},
+    spec::{Direction, GruSpec, Lengths, Order, Precision, Sizes},
 };
 
-/// What a forward pass needs of a layer, whose weights are packed for the instruction set of this machine. A short call
-/// of [`Gru::forward`] adds in another order, so its last bits may differ.
-pub(crate) struct Packed {
+/// What a forward pass needs of a layer, whose weights are prepared for the instruction set of this machine: in panels, or
+/// rounded to 16 or 8 bits. A short call of [`Gru::forward`] adds in another order, so its last bits may differ.
+pub(crate) struct PreparedLayer {
     spec: GruSpec,
     i: usize,
     h: usize,
     machine: Machine,
-    weights: Weights<'static, f32>,
+    weights: ForwardWeights<'static, f32>,
     gates: Gates<f32>,
-    /// See [`Weights::is_small`].
+    /// See [`ForwardWeights::is_small`].
     is_small: bool,
+    /// The rounding of `w_ih` and of `w_hh`.
+    rounding: Option<[Energy; 2]>,
 }
 
-impl Packed {
+impl PreparedLayer {
     /// The weights have the right sizes, and `w_ih` is among them.
-    pub(crate) fn new(spec: &GruSpec, [i, h]: [usize; 2], weights: call::Weights<'_, f32>) -> Self {
+    pub(crate) fn new(
+        precision: Precision,
+        spec: &GruSpec,
+        [i, h]: [usize; 2],
+        weights: call::Weights<'_, f32>,
+    ) -> Self {
         let machine = Machine::here::<f32>();
         let inputs = &Inputs {
             sequence: Sequence::new(&[]),
@@ -35,7 +43,13 @@ impl Packed {
         };
         let gru = Gru::new(Sizes { n: 0, t: 0, i, h }, *spec);
         let call = Call::new(&gru, inputs);
-        let weights = Weights::packed(&machine, &call);
+        let (weights, rounding) = match precision {
+            Precision::Full => (ForwardWeights::packed(&machine, &call), None),
+            _ => {
+                let (weights, rounding) = ForwardWeights::quantized(&machine, &call, precision);
+                (weights, Some(rounding))
+            }
+        };
         let gates = Gates::new(&machine, &call.spec);
         Self {
             is_small: weights.is_small(&call.spec, &gates, h),
@@ -45,27 +59,39 @@ impl Packed {
             weights,
             gates,
             machine,
+            rounding,
         }
     }
 
-    /// Bytes of the panels and biases.
+    /// I, features of the input.
+    pub(crate) fn features(&self) -> usize {
+        self.i
+    }
+
+    /// Bytes of the weights and biases.
     pub(crate) fn bytes(&self) -> usize {
         self.weights.bytes()
+    }
+
+    /// The rounding of `w_ih` and of `w_hh`, if they are quantized.
+    pub(crate) fn rounding(&self) -> Option<[Energy; 2]> {
+        self.rounding
     }
 
     /// Writes the state after every step. What is past the end of a row is neither read nor written. The call was
     /// checked.
     pub(crate) fn forward(
         &self,
-        gru: &Gru,
+        order: Order,
+        [n, t]: [usize; 2],
         lengths: &Lengths,
-        inputs: &Inputs<'_, f32>,
+        sequence: Sequence<'_, f32>,
         states: Rows<'_, f32>,
     ) {
-        let Sizes { n, t, h, .. } = gru.sizes;
-        if n * t * h > 0 {
-            let zeros = initial_zeros(&Call::new(gru, inputs));
-            self.pass(gru, inputs, states, &zeros).run(lengths);
+        if n * t * self.h > 0 {
+            let (gru, inputs) = (self.gru(order, [n, t]), inputs(sequence));
+            let zeros = initial_zeros(&Call::new(&gru, &inputs));
+            self.pass(&gru, &inputs, states, &zeros).run(lengths);
         }
     }
 
@@ -77,7 +103,7 @@ impl Packed {
         states: &mut [f32],
     ) -> bool {
         let (first, _, sequence) = &directions[0];
-        let sizes = first.sizes(n, t);
+        let sizes = first.sizes([n, t]);
         let chains: Option<Vec<_>> = directions
             .iter()
             .map(|(layer, direction, sequence)| layer.chain(&sizes, *direction, sequence))
@@ -89,11 +115,17 @@ impl Packed {
         true
     }
 
-    /// The memory of [`step`](Self::step) with N rows.
-    pub(crate) fn step_scratch(&self, n: usize) -> StepScratch {
-        let (gru, inputs) = (self.one_step(n), prepared_inputs(Sequence::new(&[])));
+    /// The memory of [`step`](Self::step) with N rows, which keep this share of their states.
+    pub(crate) fn step_memory(&self, n: usize, zoneout: f32) -> StepMemory {
+        let (gru, inputs) = (
+            self.gru(Order::default(), [n, 1]),
+            inputs(Sequence::new(&[])),
+        );
         let no_states = Rows::new(&mut [], self.h);
-        StepScratch(Scratch::new(&self.pass(&gru, &inputs, no_states, &[]), n))
+        StepMemory {
+            scratch: Scratch::new(&self.pass(&gru, &inputs, no_states, &[]), n),
+            zoneout: (zoneout > 0.0).then(|| vec![zoneout; n * self.h]),
+        }
     }
 
     /// One step of N rows on this thread, without any allocation: from `x` and the states `h` to the new states. The
@@ -102,34 +134,37 @@ impl Packed {
         &self,
         n: usize,
         [x, h]: [&[f32]; 2],
-        zoneout: Option<&[f32]>,
         new: &mut [f32],
-        scratch: &mut StepScratch,
+        memory: &mut StepMemory,
     ) {
         let sequence = Sequence {
             h0: Some(h),
-            zoneout,
+            zoneout: memory.zoneout.as_deref(),
             ..Sequence::new(x)
         };
-        if let Some(chain) = self.chain(&self.sizes(n, 1), Direction::Forward, &sequence) {
+        if let Some(chain) = self.chain(&self.sizes([n, 1]), Direction::Forward, &sequence) {
             self.run_chains(1, x, &[chain], new);
         } else if !new.is_empty() {
-            let (gru, inputs) = (self.one_step(n), prepared_inputs(sequence));
+            let (gru, inputs) = (self.gru(Order::default(), [n, 1]), inputs(sequence));
             let new = Rows::new(new, self.h);
-            self.pass(&gru, &inputs, new, &[]).step(&mut scratch.0);
+            self.pass(&gru, &inputs, new, &[]).step(&mut memory.scratch);
         }
     }
 
-    fn sizes(&self, n: usize, t: usize) -> Sizes {
+    fn sizes(&self, [n, t]: [usize; 2]) -> Sizes {
         let (i, h) = (self.i, self.h);
         Sizes { n, t, i, h }
     }
 
-    fn one_step(&self, n: usize) -> Gru {
-        Gru::new(self.sizes(n, 1), self.spec)
+    fn gru(&self, order: Order, batch: [usize; 2]) -> Gru {
+        Gru {
+            sizes: self.sizes(batch),
+            order,
+            spec: self.spec,
+        }
     }
 
-    /// See [`Weights::chain`].
+    /// A direction of a row, if [`ForwardWeights::chain`] has one.
     fn chain<'a>(
         &'a self,
         sizes: &Sizes,
@@ -145,7 +180,7 @@ impl Packed {
 
     /// Writes all states of a row, `[T,D·H]`, in D directions of equal sizes.
     fn run_chains(&self, t: usize, x: &[f32], chains: &[Chain<'_, f32>], states: &mut [f32]) {
-        small::run_chains(&self.machine, &self.sizes(1, t), x, chains, states);
+        small::run_chains(&self.machine, &self.sizes([1, t]), x, chains, states);
     }
 
     fn pass<'a>(
@@ -159,7 +194,7 @@ impl Packed {
             call: Call::new(gru, inputs),
             machine: self.machine,
             weights: &self.weights,
-            gates: self.gates,
+            gates: &self.gates,
             states,
             saved: None,
             zeros,
@@ -168,7 +203,7 @@ impl Packed {
 }
 
 /// The inputs of a call. Its weights only state that there is an input product: the prepared weights are read.
-pub(crate) fn prepared_inputs(sequence: Sequence<'_, f32>) -> Inputs<'_, f32> {
+fn inputs(sequence: Sequence<'_, f32>) -> Inputs<'_, f32> {
     Inputs {
         sequence,
         weights: call::Weights::new(Some(&[]), &[]),
@@ -176,4 +211,8 @@ pub(crate) fn prepared_inputs(sequence: Sequence<'_, f32>) -> Inputs<'_, f32> {
 }
 
 /// The memory of a step.
-pub(crate) struct StepScratch(Scratch<f32>);
+pub(crate) struct StepMemory {
+    scratch: Scratch<f32>,
+    /// The share of the previous state that is kept, for all rows and units, if it is not zero.
+    zoneout: Option<Vec<f32>>,
+}

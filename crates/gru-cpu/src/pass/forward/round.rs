@@ -1,0 +1,164 @@
+//! A round of a group, for the panels of one thread: the input product of all its steps, then the steps.
+//!
+//! Between two barriers a thread reads what was written before the first one. It writes only the units of
+//! its own panels: in the states and gates of this step, in `p` and `rg`, and in `g` of the next step.
+
+use super::{
+    super::{
+        Part, next,
+        project::{Project, RoundRows},
+        tile::GateRows,
+        units,
+    },
+    Group, Pass,
+    step::Step,
+};
+use crate::{
+    simd::Lanes,
+    threads::{Member, acting, tiles},
+    tuning::{BARRIER_FROM, CANDIDATE_VECTORS, PANELS_OF_A_ROW},
+};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+pub(super) struct Round<'a, 'b, 'c, E> {
+    pub(super) group: &'a Group<'b, E>,
+    pub(super) round: usize,
+    pub(super) member: &'a mut Member<'c>,
+}
+
+impl<E: Lanes> WithSimd for Round<'_, '_, '_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self {
+            group,
+            round,
+            member,
+        } = self;
+        let Pass { call, weights, .. } = group.pass;
+        let (h, lanes) = (call.sizes.h, E::lanes::<S>());
+        let steps = match group.live {
+            None => {
+                let first = round * group.steps;
+                first..(first + group.steps).min(call.sizes.t)
+            }
+            Some((_, rounds)) => rounds[round].clone(),
+        };
+        let round = RoundRows {
+            batch: group.rows.clone(),
+            first_step: steps.start,
+            live: group.live.map(|(live, _)| live),
+        };
+        let panels = member.share(weights.panels());
+        Project {
+            call,
+            weights,
+            rows: 0..round.before(steps.end),
+            panels: panels.clone(),
+            round: round.clone(),
+            p: group.cells.p,
+            memory: group.cells.memory,
+        }
+        .run(simd);
+        let acting = acting(round.at(steps.start), h, BARRIER_FROM).min(member.team);
+        let has_mask = steps.start == 0 && call.inputs.sequence.recurrent_mask.is_some();
+        if has_mask {
+            group.mask_initial(units(panels, lanes, h));
+        }
+        if has_mask || acting < member.team {
+            member.wait();
+        }
+        group.steps(simd, &round, steps, acting, member);
+    }
+}
+
+impl<E: Lanes> Group<'_, E> {
+    /// The steps of a round. The first `acting` members share the panels.
+    #[inline(always)]
+    fn steps<S: Simd>(
+        &self,
+        simd: S,
+        round: &RoundRows<'_>,
+        steps: Range<usize>,
+        acting: usize,
+        member: &mut Member<'_>,
+    ) {
+        let (weights, after) = (self.pass.weights, self.cells.after);
+        let panels = member.share_of(acting, weights.panels());
+        let candidates = member.share_of(acting, weights.candidates(after));
+        let peers = member.peers(acting);
+        let (h, lanes) = (self.cells.h, E::lanes::<S>());
+        let own = units(panels.clone(), lanes, h);
+        let of_candidate = units(candidates.clone(), CANDIDATE_VECTORS * lanes, h);
+        for s in steps.clone() {
+            let (step, rows) = (Step::new(self, round, s), round.at(s));
+            let all = tiles(0..rows, self.pass.machine.tile_rows);
+            let count = all.len();
+            // SAFETY: all previous states were written before the last barrier, and these panels belong to this thread.
+            // `rg` and the gates of this step were written before the barrier in between.
+            unsafe {
+                step.multiply_by_rows(simd, rows, false, &own);
+                if after && rows == 1 {
+                    for first in panels.clone().step_by(PANELS_OF_A_ROW) {
+                        let some = first..panels.end.min(first + PANELS_OF_A_ROW);
+                        step.row_after(simd, some, &panels);
+                    }
+                } else {
+                    for panel in panels.clone() {
+                        let next = next(panel, &panels);
+                        for (index, tile) in all.clone().enumerate() {
+                            let part = Part {
+                                tile,
+                                panel,
+                                next,
+                                index,
+                                count,
+                            };
+                            if after {
+                                step.tile_after(simd, part)
+                            } else {
+                                step.tile_before(simd, part)
+                            }
+                        }
+                    }
+                }
+                if !after {
+                    member.wait_for(&peers);
+                    step.multiply_by_rows(simd, rows, true, &of_candidate);
+                    for panel in candidates.clone() {
+                        for tile in all.clone() {
+                            step.tile_of_candidate(simd, tile, panel);
+                        }
+                    }
+                }
+            }
+            if s + 1 < steps.end {
+                member.wait_for(&peers);
+            }
+        }
+    }
+
+    /// `m ⊙ h₀` of some units, and with starts `m ⊙` the start state. No other thread reads or writes them
+    /// before the next barrier.
+    fn mask_initial(&self, units: Range<usize>) {
+        let sequence = &self.pass.call.inputs.sequence;
+        let h = self.cells.h;
+        let Some(mask) = sequence.recurrent_mask else {
+            return;
+        };
+        let start_state = sequence.starts.map(|_| (2, sequence.start_state));
+        for (slot, state) in [Some((0, sequence.h0)), start_state].into_iter().flatten() {
+            for (at, n) in self.rows.clone().enumerate() {
+                let row = slot * self.rows.len() + at;
+                // SAFETY: no other thread reads or writes these units before the next barrier.
+                let g = unsafe { self.g.cells_mut(row, units.clone()) };
+                for (g, unit) in g.iter_mut().zip(units.clone()) {
+                    let state = state.map_or(E::zero(), |state| state[n * h + unit]);
+                    *g = state * mask[n * h + unit];
+                }
+            }
+        }
+    }
+}
