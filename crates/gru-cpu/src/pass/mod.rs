@@ -10,7 +10,9 @@
 //! that is not inlined is compiled without the vector instructions, and runs about twenty times slower.
 
 mod backward;
+mod by_rows;
 mod forward;
+mod gate_rows;
 mod prepared;
 mod project;
 mod small;

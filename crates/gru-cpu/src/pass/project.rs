@@ -1,8 +1,9 @@
 //! The input product of a round.
 
 use super::{
+    by_rows::{RowMatrices, RowMatrix, RowMemory},
     units,
-    weights::{ForwardWeights, Matrices, RowMatrices, RowMatrix, RowMemory},
+    weights::{ForwardWeights, Matrices},
 };
 use crate::{
     call::{Call, LiveRows},
@@ -128,7 +129,7 @@ impl<E: Lanes> Project<'_, E> {
                 self.call.x(self.call.row(n, s)).as_ptr()
             };
             // SAFETY: x has these rows, and the units of these panels belong to this thread.
-            unsafe { w_ih.multiply(simd, count, x, 0..3, &units, &self.memory) };
+            unsafe { w_ih.multiply(simd, (count, x), 0..3, &units, &self.memory) };
             for panel in self.panels.clone() {
                 for tile in tiles(0..count, ROWS) {
                     let mut products = [std::ptr::null(); ROWS];

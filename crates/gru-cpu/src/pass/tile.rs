@@ -7,134 +7,22 @@
 
 use super::{
     Part, WriteLines,
-    project::{InputProduct, slot_of},
+    gate_rows::GateRows,
+    project::slot_of,
     units,
-    weights::{ForwardWeights, Matrices, RowMemory, add_gates},
+    weights::{Matrices, add_gates},
 };
 use crate::{
-    product::{Lhs, Prefetch, Product, ROWS, Rows, Strided, SumOrder, Sums},
-    simd::{Gates, Lanes},
+    product::{Lhs, Prefetch, Product, ROWS, Strided, SumOrder, Sums},
+    simd::Lanes,
     threads::Tile,
     tuning::CANDIDATE_VECTORS,
 };
 use pulp::Simd;
 use std::ops::Range;
 
-/// What gate tiles read and write, in all steps.
-pub(super) struct GateCells<'a, E> {
-    pub(super) weights: &'a ForwardWeights<'a, E>,
-    pub(super) gates: &'a Gates<E>,
-    pub(super) h: usize,
-    /// Whether the reset gate acts after the product.
-    pub(super) after: bool,
-    pub(super) p: InputProduct<'a, E>,
-    /// Reset before the product: `r ⊙ g` of each row.
-    pub(super) rg: Rows<'a, E>,
-    /// The recurrent product of each row, if it is written to memory.
-    pub(super) memory: RowMemory<'a, E>,
-}
-
-/// The rows of gate tiles: one step of the forward pass, or rows of any steps whose gates are recomputed.
-///
-/// # Safety
-/// `g` and `cells().rg` have H elements in rows that exist.
-pub(super) unsafe trait GateRows<E: Lanes> {
-    fn cells(&self) -> &GateCells<'_, E>;
-
-    /// The row of the round that is row 0 here.
-    fn first_row(&self) -> usize;
-
-    /// Where each row's gates are stored, if this pass keeps them.
-    fn saved(&self) -> Option<&Strided<'_, E>>;
-
-    /// `g = m ⊙ h₋₁` of a row.
-    fn g(&self, row: usize) -> *const E;
-
-    /// What the recurrent product of a tile with so many vectors prefetches.
-    #[inline(always)]
-    fn prefetch<'l>(&self, _: Part, _: usize, _: &'l mut WriteLines<E>) -> Prefetch<'l, E> {
-        Prefetch::NOTHING
-    }
-
-    /// Computes some units of a row's new state from `z`, `1 − z` and `n`, if this pass computes states.
-    ///
-    /// # Safety
-    /// The previous state is complete, and these units are owned.
-    #[inline(always)]
-    unsafe fn new_state<S: Simd>(
-        &self,
-        _: S,
-        _: [E::V<S>; 2],
-        _: E::V<S>,
-        _row: usize,
-        _units: &Range<usize>,
-    ) {
-    }
-
-    /// Stores gates of some units, from gate `first` on, if this pass keeps them.
-    ///
-    /// # Safety
-    /// These units are owned.
-    #[inline(always)]
-    unsafe fn save<S: Simd>(
-        &self,
-        simd: S,
-        row: usize,
-        units: &Range<usize>,
-        first: usize,
-        gates: &[E::V<S>],
-    ) {
-        let Some(saved) = self.saved() else {
-            return;
-        };
-        for (gate, &v) in (first..).zip(gates) {
-            let start = gate * self.cells().h + units.start;
-            // SAFETY: the caller owns these units, and a row has all gates.
-            let to = unsafe { saved.cells_mut(row, &(start..start + units.len())) };
-            E::write(simd, to, v);
-        }
-    }
-
-    /// A row of the left side: `g`, or of the candidate's product `r ⊙ g`.
-    #[inline(always)]
-    fn lhs(&self, row: usize, of_candidate: bool) -> *const E {
-        if of_candidate {
-            self.cells().rg.at(row).cast_const()
-        } else {
-            self.g(row)
-        }
-    }
-
-    /// If the products are written to memory: the products of `g`, or of `r ⊙ g` with n, for some units.
-    ///
-    /// # Safety
-    /// `g`, or `rg`, is complete, and these units are owned: all units if the weights are quantized.
-    #[inline(always)]
-    unsafe fn multiply_by_rows<S: Simd>(
-        &self,
-        simd: S,
-        rows: usize,
-        of_candidate: bool,
-        units: &Range<usize>,
-    ) {
-        let cells = self.cells();
-        let Matrices::ByRows(matrices) = &cells.weights.matrices else {
-            return;
-        };
-        let gates = match (cells.after, of_candidate) {
-            (true, _) => 0..3,
-            (false, false) => 0..2,
-            (false, true) => 2..3,
-        };
-        let matrix = match &matrices.candidate {
-            Some(candidate) if of_candidate => candidate,
-            _ => &matrices.state,
-        };
-        let lhs = |row: usize| self.lhs(row, of_candidate);
-        // SAFETY: the caller keeps the same promises.
-        unsafe { matrix.multiply(simd, rows, lhs, gates, units, &cells.memory) };
-    }
-
+/// The tiles of all rows.
+pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// The rows of `p` of a tile.
     #[inline(always)]
     fn p_of(&self, panel: usize, tile: Tile) -> Strided<'_, E> {
@@ -437,3 +325,5 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         Lhs::dense(rows)
     }
 }
+
+impl<E: Lanes, R: GateRows<E>> GateTiles<E> for R {}

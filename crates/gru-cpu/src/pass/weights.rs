@@ -1,14 +1,15 @@
 //! The weights of the forward pass, and the input product.
 
+use super::by_rows::{RowMatrices, RowMatrix};
 use crate::{
     call::{self, Call},
     product::{
-        Buffer, Lhs, Panels, Prefetch, Product, ROWS, Rows, Shape, SumOrder, Sums, WeightRows, pack,
+        Buffer, Lhs, Panels, Prefetch, Product, ROWS, Shape, SumOrder, Sums, WeightRows, pack,
     },
-    quantized::{Columns, Energy, Matrix, RowProduct},
+    quantized::{Columns, Energy, Matrix},
     simd::{Lanes, Machine},
     spec::{Precision, Reset, Sizes},
-    tuning::{CANDIDATE_VECTORS, QUANTIZED_ROWS, ROW_GRANULE, pack_from},
+    tuning::{CANDIDATE_VECTORS, ROW_GRANULE, pack_from},
 };
 use pulp::Simd;
 use std::ops::Range;
@@ -39,94 +40,6 @@ pub(super) struct PackedMatrices<E> {
     pub(super) state: Panels<E>,
     /// Reset before the product: n, which multiplies `r ⊙ g`.
     pub(super) candidate: Option<Panels<E>>,
-}
-
-pub(super) struct RowMatrices<'a, E> {
-    /// The input weight, all gates.
-    pub(super) input: Option<RowMatrix<'a, E>>,
-    /// All gates if the weights are read in place. Otherwise as for packed matrices.
-    pub(super) state: RowMatrix<'a, E>,
-    /// Quantized weights with the reset before the product: n.
-    pub(super) candidate: Option<RowMatrix<'a, E>>,
-}
-
-/// A matrix whose products are written to memory.
-pub(super) enum RowMatrix<'a, E> {
-    InPlace(WeightRows<'a, E>),
-    /// Only for float32.
-    Quantized(Box<dyn RowProduct<E>>),
-}
-
-/// Where a thread, or a team, writes the products of some rows.
-#[derive(Clone, Copy)]
-pub(super) struct RowMemory<'a, E> {
-    /// Rows `[3H]`, with padding.
-    pub(super) products: Rows<'a, E>,
-    /// Quantized weights: room for encoded rows, as one row.
-    pub(super) encoded: Rows<'a, u32>,
-}
-
-impl<E> RowMemory<'_, E> {
-    /// For packed weights.
-    pub(super) const NONE: Self = Self {
-        products: Rows::EMPTY,
-        encoded: Rows::EMPTY,
-    };
-}
-
-impl<E: Lanes> RowMatrix<'_, E> {
-    /// Rows that are multiplied together. Quantized panels stay in the first-level cache meanwhile.
-    pub(super) fn rows_at_once(&self) -> usize {
-        match self {
-            Self::InPlace(_) => ROWS,
-            Self::Quantized(_) => QUANTIZED_ROWS,
-        }
-    }
-
-    /// Sets some units of some gates of the first `count` rows of products to the products of the rows that `lhs` returns.
-    ///
-    /// # Safety
-    /// The rows of `lhs` have K elements, which no thread writes. The memory has `count` rows, and these units of them
-    /// belong to this thread: all units if the weights are quantized.
-    #[inline(always)]
-    pub(super) unsafe fn multiply<S: Simd>(
-        &self,
-        simd: S,
-        count: usize,
-        lhs: impl Fn(usize) -> *const E,
-        gates: Range<usize>,
-        units: &Range<usize>,
-        memory: &RowMemory<'_, E>,
-    ) {
-        let at_once = self.rows_at_once();
-        for first in (0..count).step_by(at_once) {
-            let len = at_once.min(count - first);
-            let mut from = [std::ptr::null(); QUANTIZED_ROWS];
-            for (at, from) in from[..len].iter_mut().enumerate() {
-                *from = lhs(first + at);
-            }
-            let from = &from[..len];
-            match self {
-                Self::InPlace(weight) => {
-                    let mut to = [std::ptr::null_mut(); ROWS];
-                    for (at, to) in to[..len].iter_mut().enumerate() {
-                        *to = memory.products.at(first + at);
-                    }
-                    // SAFETY: the caller keeps the same promises.
-                    unsafe { weight.multiply_gates(simd, from, gates.clone(), units, &to) };
-                }
-                Self::Quantized(matrix) => {
-                    let (products, encoded) = (&memory.products, &memory.encoded);
-                    let to = products.at(first).wrapping_add(gates.start * units.len());
-                    // SAFETY: the caller keeps the same promises, and only this thread encodes rows.
-                    unsafe {
-                        let encoded = encoded.cells_mut(0, 0..encoded.width());
-                        matrix.multiply(from, encoded, to, products.width());
-                    }
-                }
-            }
-        }
-    }
 }
 
 impl ForwardWeights<'_, f32> {
@@ -231,33 +144,9 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
     /// The parts into which threads may split the units. A quantized product writes all units of its rows.
     pub(super) fn parts(&self) -> usize {
         match &self.matrices {
-            Matrices::ByRows(RowMatrices {
-                state: RowMatrix::Quantized(_),
-                ..
-            }) => 1,
+            Matrices::ByRows(matrices) if matrices.are_quantized() => 1,
             _ => self.panels,
         }
-    }
-
-    /// The sizes of a [`RowMemory`] for one row: elements of its products, and words of the encoded row. Last the rows that
-    /// are multiplied together.
-    pub(super) fn row_memory(&self, h: usize) -> [usize; 3] {
-        let Matrices::ByRows(matrices) = &self.matrices else {
-            return [0; 3];
-        };
-        let gates = [(&matrices.input, 0), (&matrices.candidate, 2)];
-        let optional = gates
-            .iter()
-            .filter_map(|(of, first)| Some((of.as_ref()?, *first)));
-        let mut sizes = [0, 0, matrices.state.rows_at_once()];
-        for (matrix, first) in optional.chain([(&matrices.state, 0)]) {
-            let (columns, words) = match matrix {
-                RowMatrix::InPlace(_) => (3 * h, 0),
-                RowMatrix::Quantized(matrix) => (first * h + matrix.columns(), matrix.row_words()),
-            };
-            sizes = [sizes[0].max(columns), sizes[1].max(words), sizes[2]];
-        }
-        sizes
     }
 
     /// Bytes of the prepared weights and biases.
@@ -271,18 +160,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
                 let panels = [input.as_ref(), Some(state), candidate.as_ref()];
                 panels.into_iter().flatten().map(Panels::bytes).sum()
             }
-            Matrices::ByRows(RowMatrices {
-                input,
-                state,
-                candidate,
-            }) => {
-                let matrices = [input.as_ref(), Some(state), candidate.as_ref()];
-                let bytes = |matrix: &RowMatrix<'_, E>| match matrix {
-                    RowMatrix::InPlace(_) => 0,
-                    RowMatrix::Quantized(matrix) => matrix.bytes(),
-                };
-                matrices.into_iter().flatten().map(bytes).sum()
-            }
+            Matrices::ByRows(matrices) => matrices.bytes(),
         };
         matrices + size_of_val(self.bias.as_ref())
     }

@@ -30,10 +30,11 @@ use self::{
     weights::Transposed,
 };
 use super::{
+    by_rows::RowMemory,
     forward::initial_zeros,
+    gate_rows::GateCells,
     project::{InputProduct, RoundRows},
-    tile::GateCells,
-    weights::{ForwardWeights, RowMemory},
+    weights::ForwardWeights,
 };
 use crate::{
     call::{Call, Gradients, Gru, Inputs, LiveRows, Ragged, Sorted, features},

@@ -4,8 +4,9 @@
 use super::{
     super::{
         Part,
+        gate_rows::{GateCells, GateRows},
         project::{Project, RoundRows},
-        tile::{GateCells, GateRows},
+        tile::GateTiles,
     },
     Pass,
 };

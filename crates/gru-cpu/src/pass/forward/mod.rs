@@ -5,10 +5,11 @@ mod step;
 
 use self::round::Round;
 use super::{
+    by_rows::RowMemory,
+    gate_rows::GateCells,
     project::InputProduct,
     small::run_chains,
-    tile::GateCells,
-    weights::{ForwardWeights, RowMemory},
+    weights::{ForwardWeights, Matrices},
 };
 use crate::{
     call::{Call, Gru, Inputs, LiveRows, Ragged, Sequence, Sorted},
@@ -169,7 +170,10 @@ impl<E: Lanes> Scratch<E> {
         let (call, panels) = (&pass.call, pass.weights.panels());
         let of_round = pass.steps(rows) * rows;
         let copies = |count: usize| Buffer::new(count * rows * call.sizes.h);
-        let [product_width, words, at_once] = pass.weights.row_memory(call.sizes.h);
+        let [product_width, words, at_once] = match &pass.weights.matrices {
+            Matrices::Packed(_) => [0; 3],
+            Matrices::ByRows(matrices) => matrices.memory(call.sizes.h),
+        };
         let at_once = at_once.min(of_round);
         Self {
             p: Buffer::new(panels * of_round * 3 * pass.machine.lanes),

@@ -5,9 +5,11 @@
 
 use super::{
     super::{
-        Part, next,
+        Part,
+        gate_rows::GateRows,
+        next,
         project::{Project, RoundRows},
-        tile::GateRows,
+        tile::GateTiles,
         units,
     },
     Group, Pass,

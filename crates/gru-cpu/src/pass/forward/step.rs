@@ -2,9 +2,11 @@
 
 use super::{
     super::{
-        Part, WriteLines, next,
+        Part, WriteLines,
+        gate_rows::{GateCells, GateRows},
+        next,
         project::RoundRows,
-        tile::{GateCells, GateRows},
+        tile::GateTiles,
         weights::Matrices,
     },
     Group, Pass,
@@ -87,7 +89,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     /// operations, and the processor overlaps the chains of several panels.
     ///
     /// # Safety
-    /// As for [`GateRows::tile_after`].
+    /// As for [`GateTiles::tile_after`].
     #[inline(always)]
     pub(super) unsafe fn row_after<S: Simd>(
         &self,
