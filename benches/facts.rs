@@ -1,6 +1,6 @@
 //! Facts about the machine and the build. On systems other than Linux most are unknown.
 
-use std::{fs, path::Path, process::Command, sync::OnceLock};
+use std::{fs, process::Command, sync::OnceLock};
 
 /// The cores on which this process may run.
 pub fn cores() -> Vec<usize> {
@@ -40,13 +40,23 @@ pub fn pin(threads: usize) -> String {
 
 /// The model name of the CPU.
 pub fn cpu() -> String {
-    cpu_line("model name").unwrap_or_else(|| "unknown".into())
+    let cpu = lscpu();
+    let name = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("Model name:"));
+    name.unwrap_or("unknown").trim().to_owned()
 }
 
-fn cpu_line(key: &str) -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with(key))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
+/// The output of `lscpu`, without lines that change or do not affect times.
+fn lscpu() -> String {
+    let text = output("lscpu", &[]);
+    let changes = |line: &&str| {
+        ["MHz", "BogoMIPS", "Vulnerability"]
+            .iter()
+            .any(|word| line.contains(word))
+    };
+    let lines = text.lines().filter(|line| !changes(line));
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// The commit of the checkout when this was first called, with `+` if the code differs from it.
@@ -59,7 +69,6 @@ pub fn commit() -> String {
             "Cargo.lock",
             "benches/*.rs",
             "benches/Cargo.toml",
-            "benches/support",
             "benches/peers",
         ];
         let changed = output(
@@ -82,6 +91,7 @@ pub fn date() -> String {
 fn output(program: &str, arguments: &[&str]) -> String {
     let run = Command::new(program)
         .args(arguments)
+        .env("LC_ALL", "C")
         .current_dir(crate::root())
         .output();
     run.map_or(String::new(), |o| {
@@ -95,38 +105,12 @@ pub fn machine() -> String {
         let text = fs::read_to_string(path);
         text.map_or("unknown".into(), |text| text.trim().to_owned())
     };
-    let flags = cpu_line("flags").unwrap_or_default();
-    let sets = flags.split(' ').filter(|flag| {
-        let prefixes = ["avx", "fma", "f16c", "amx", "sse4"];
-        prefixes.iter().any(|prefix| flag.starts_with(prefix))
-    });
-    let sets = sets.collect::<Vec<_>>().join(" ");
-    let core = Path::new("/sys/devices/system/cpu/cpu0");
-    let caches = (0..4).filter_map(|k| {
-        let cache = core.join(format!("cache/index{k}"));
-        let part = |name: &str| fs::read_to_string(cache.join(name)).ok();
-        let (level, kind, size) = (part("level")?, part("type")?, part("size")?);
-        Some(format!("L{} {} {}", level.trim(), kind.trim(), size.trim()))
-    });
-    let caches = caches.collect::<Vec<_>>().join(", ");
-    let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     let target = option_env!("CARGO_ENCODED_RUSTFLAGS").or(option_env!("RUSTFLAGS"));
     let facts = [
-        ("CPU", cpu()),
-        ("family, model, stepping", {
-            let parts = ["cpu family", "model\t", "stepping"].map(cpu_line);
-            parts
-                .map(|part| part.unwrap_or_else(|| "unknown".into()))
-                .join(", ")
-        }),
-        ("cores", cores_of_machine()),
-        ("instruction sets", sets),
-        ("caches of a core", caches),
         (
-            "processors on the core of the first",
-            read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list"),
+            "governor",
+            read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         ),
-        ("governor", governor),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         (
             "large pages",
@@ -136,18 +120,10 @@ pub fn machine() -> String {
         ("RUSTFLAGS", target.unwrap_or("").to_owned()),
         ("optimised", (!cfg!(debug_assertions)).to_string()),
     ];
-    facts
-        .map(|(key, value)| format!("{key}: {value}\n"))
-        .concat()
-}
-
-/// The number of cores. The affinity of this process may be narrower.
-fn cores_of_machine() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    text.lines()
-        .filter(|line| line.starts_with("processor"))
-        .count()
-        .to_string()
+    lscpu()
+        + &facts
+            .map(|(key, value)| format!("{key}: {value}\n"))
+            .concat()
 }
 
 /// Time of all cores, in ticks.
@@ -175,26 +151,4 @@ impl Ticks {
     pub fn percent_until(&self, later: &Self) -> f64 {
         100.0 * (later.steal - self.steal) / (later.all - self.all).max(1.0)
     }
-}
-
-/// A line of `/proc/PID/status` in MiB, such as `VmHWM`, the peak of resident memory.
-///
-/// # Errors
-/// On systems other than Linux.
-pub fn mib(process: u32, line: &str) -> Result<f64, String> {
-    let path = format!("/proc/{process}/status");
-    let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-    let words = text.lines().find_map(|found| found.strip_prefix(line));
-    let kib = words.and_then(|words| words.split_whitespace().nth(1)?.parse::<f64>().ok());
-    kib.map(|kib| kib / 1024.0)
-        .ok_or_else(|| format!("{path}: no line {line}"))
-}
-
-/// Sets the peak of a process to its present memory.
-///
-/// # Errors
-/// On systems other than Linux.
-pub fn reset_peak(process: u32) -> Result<(), String> {
-    let path = format!("/proc/{process}/clear_refs");
-    fs::write(&path, "5").map_err(|e| format!("{path}: {e}"))
 }

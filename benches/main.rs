@@ -2,25 +2,24 @@
 //! documents.
 //!
 //!     cargo run --release -p gru-benches -- [OPTIONS]
-//!     cargo run --release -p gru-benches -- memory [OPTIONS]
-//!     cargo run --release -p gru-benches -- compile [OPTIONS]
 //!     cargo run --release -p gru-benches -- tables [--write]
 //!
 //! `--help` lists the options. The features wgpu, vulkan, metal and cuda add the peers gru-op-wgpu, burn-wgpu, gru-op-cuda,
-//! burn-cuda, torch-cuda. prepared-flex is `GruBlock::prepare`, loss-flex only the loss and its gradient.
+//! burn-cuda, torch-cuda, torch-cuda-tf32, and gru-op-cuda-float16 and the like. prepared-flex is `GruBlock::prepare`,
+//! loss-flex only the loss and its gradient.
 //!
 //! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
 //! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches. A peer that is
 //! missing or fails ends the command.
 //!
-//! `memory` adds the peak memory to rows of the record, on Linux. `compile` adds the time of compiling gru-op.
-//! `tables` compares the generated tables and the chart of the documents with their records. `--write` updates them.
+//! `tables` compares the generated tables of the documents with their records. `--write` updates them.
 
-mod chart;
-mod compile;
+mod agree;
+mod burn_gru;
 mod facts;
-mod install;
-mod peak;
+mod layer;
+mod peer;
+mod problem;
 mod record;
 mod serve;
 mod tables;
@@ -35,9 +34,11 @@ use clap::{
     builder::{RangedU64ValueParser, TypedValueParser},
 };
 
-use bench_support::{MODES, Mode, NoAnswer, Peer, Problem, SHAPES, Shape, agree};
-
-use crate::record::{Record, Row};
+use crate::{
+    peer::{NoAnswer, Peer},
+    problem::{MODES, Mode, Problem, SHAPES, Shape},
+    record::{Record, Row},
+};
 
 const PEERS: &str = "gru-op-flex,prepared-flex,burn-flex,candle,torch,torch-cell,torch-split,torchrl,onnxruntime,onednn";
 
@@ -53,19 +54,15 @@ const LEAST_SAMPLES: usize = 7;
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Option<Command>,
+    task: Option<Task>,
 
     #[command(flatten)]
     options: Options,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    /// Add the peak memory to rows of the record. Linux only
-    Memory(Options),
-    /// Add the time of compiling gru-op to the record
-    Compile(Options),
-    /// Compare the generated tables and the chart of the documents with their records
+enum Task {
+    /// Compare the generated tables of the documents with their records
     Tables {
         /// Update them
         #[arg(long)]
@@ -78,12 +75,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match &cli.command {
+    let result = match &cli.task {
         None => compare(&cli.options),
-        Some(Command::Memory(options)) => peak::measure(options),
-        Some(Command::Compile(options)) => compile::measure(options),
-        Some(Command::Tables { write }) => tables::check(&root(), *write),
-        Some(Command::Serve { peer }) => {
+        Some(Task::Tables { write }) => tables::check(&root(), *write),
+        Some(Task::Serve { peer }) => {
             serve::serve(peer);
             Ok(())
         }
@@ -132,8 +127,8 @@ struct Options {
     #[arg(long)]
     csv: Option<PathBuf>,
 
-    /// Python environment and oneDNN
-    #[arg(long, default_value_os_t = install::default_folder())]
+    /// The folder of `benches/peers/install`
+    #[arg(long, default_value_os_t = root().join("target/peers"))]
     folder: PathBuf,
 }
 
@@ -188,14 +183,19 @@ fn compare(options: &Options) -> Result<(), String> {
 /// Starts all peers.
 fn start(options: &Options, threads: usize) -> Result<Vec<Peer>, String> {
     let start = |name: &String| {
-        let mut command = install::command(name, &options.folder, threads)?;
+        let mut command = peer::command(name, &options.folder.join("bin"))?;
+        for pool in ["RAYON", "MATMUL", "OMP", "MKL"] {
+            command.env(format!("{pool}_NUM_THREADS"), threads.to_string());
+        }
         let peer = Peer::start(name, command.envs(KEEP_MEMORY))?;
         println!("{name}: {}", peer.version);
         Ok(peer)
     };
     let started = options.peers.iter().map(|name| {
         start(name).map_err(|reason: String| {
-            format!("{name}: missing, {reason}. To leave it out, name the others with --peers")
+            format!(
+                "{name}: missing, {reason}. `benches/peers/install` installs it, --peers selects others"
+            )
         })
     });
     started.collect()
@@ -281,8 +281,7 @@ fn compare_row(
             Err(NoAnswer::Failed(reason)) => return Err(reason),
         }
     }
-    let is_cuda = options.peers.iter().any(|peer| peer.ends_with("cuda"));
-    let rounding = if is_cuda { agree::TF32 } else { 0.0 };
+    let rounding = agree::rounding(&options.peers);
     let differences = agree::check(&outputs, &problem, rounding)?;
     drop(outputs);
     for runner in &mut runners {

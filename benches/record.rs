@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bench_support::{interval, median};
 use serde::{Deserialize, Serialize};
 
 use crate::facts;
@@ -32,8 +31,6 @@ pub struct Row {
     pub batch: Option<usize>,
     /// Of the matrix products of the valid steps.
     pub gflops: f64,
-    /// Of the process, above its memory before it had a problem.
-    pub peak_mib: Option<f64>,
     /// Of the outputs and gradients from another peer, relative to the largest value.
     pub difference: Option<f64>,
     pub steal_percent: Option<f64>,
@@ -64,7 +61,6 @@ impl Row {
             samples: samples.len(),
             batch: None,
             gflops: 0.0,
-            peak_mib: None,
             difference: None,
             steal_percent: None,
             note: String::new(),
@@ -79,6 +75,35 @@ impl Row {
     fn key(&self) -> (&str, &str, &str, usize) {
         (&self.peer, &self.shape, &self.mode, self.threads)
     }
+}
+
+/// The median. NaN without values.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    match values.get(count / 2) {
+        Some(&middle) if count % 2 == 1 => middle,
+        Some(&middle) => 0.5 * (values[count / 2 - 1] + middle),
+        None => f64::NAN,
+    }
+}
+
+/// The 95% bootstrap interval of the median.
+fn interval(samples: &[f64]) -> (f64, f64) {
+    const DRAWS: usize = 2000;
+    let mut state = 1u64;
+    let mut draw = || {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % samples.len()
+    };
+    let mut medians: Vec<f64> = (0..DRAWS)
+        .map(|_| median((0..samples.len()).map(|_| samples[draw()]).collect()))
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    (medians[DRAWS / 40], medians[DRAWS - 1 - DRAWS / 40])
 }
 
 /// How many times as long one row takes as another.
@@ -155,24 +180,6 @@ impl Record {
             path: path.to_owned(),
             rows: read(path)?,
         })
-    }
-
-    /// Sets the peak memory of a row that is in the record, and saves the record.
-    ///
-    /// # Errors
-    /// If there is no such row of this commit, or the file cannot be written.
-    pub fn set_peak(&mut self, key: (&str, &str, &str, usize), mib: f64) -> Result<(), String> {
-        let row = self.rows.iter_mut().find(|row| row.key() == key);
-        let row = row.ok_or_else(|| format!("{}: no row of {key:?}", self.path.display()))?;
-        let commit = facts::commit();
-        if row.commit != commit {
-            let expected = &row.commit;
-            return Err(format!(
-                "memory of {key:?}: expected the commit of the times, {expected}, got {commit}"
-            ));
-        }
-        row.peak_mib = Some(mib);
-        self.save()
     }
 
     /// Adds rows, replaces rows of the same peer, shape, mode and threads, and saves the record. `pinned` says on which

@@ -1,16 +1,22 @@
 //! This program as a peer: `GruBlock`, a prepared `GruBlock`, Burn's own `Gru` or only the loss on a backend. The protocol
-//! is described in `bench_support::peer`.
+//! is described in [`crate::peer`].
 
 use std::{
     fs,
     io::{self, BufRead, Write},
     path::Path,
+    time::Instant,
 };
 
-use bench_support::{Layer, Mode, Problem, Program, Shape, time};
 use burn::tensor::{DType, Device};
 
-/// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-`, `burn-` or `loss-` and a backend.
+use crate::{
+    layer::{Layer, Program},
+    problem::{Mode, Problem, Shape},
+};
+
+/// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-`, `burn-` or `loss-`, a backend, and a type
+/// other than float32, such as `gru-op-cuda-bfloat16`.
 pub fn serve(peer: &str) {
     let programs = [
         ("gru-op-", Program::Block),
@@ -23,6 +29,11 @@ pub fn serve(peer: &str) {
         .find_map(|&(prefix, program)| Some((program, peer.strip_prefix(prefix)?)));
     let Some((program, backend)) = found else {
         return say(&format!("no\t{peer}: no such peer"));
+    };
+    let (backend, dtype) = match backend.rsplit_once('-') {
+        Some((backend, "float16")) => (backend, DType::F16),
+        Some((backend, "bfloat16")) => (backend, DType::BF16),
+        _ => (backend, DType::F32),
     };
     let device = match device(backend) {
         Ok(device) => device,
@@ -53,7 +64,7 @@ pub fn serve(peer: &str) {
                     say(&format!("no\tonly {}", only.name()));
                     continue;
                 }
-                let prepared = Layer::new(&Problem::new(shape), program, mode, &device, DType::F32);
+                let prepared = Layer::new(&Problem::new(shape), program, mode, &device, dtype);
                 let (mut names, mut bytes) = (Vec::new(), Vec::new());
                 for (name, floats) in prepared.outputs() {
                     names.push(name);
@@ -67,11 +78,12 @@ pub fn serve(peer: &str) {
                 let layer: &Layer = layer.as_ref().expect("a problem is prepared");
                 let [warm_up, calls] =
                     [warm_up, calls].map(|count| count.parse().expect("the driver sends numbers"));
-                if warm_up > 0 {
-                    time(&|| layer.call(), warm_up, layer.device());
-                }
-                let ms = time(&|| layer.call(), calls, layer.device()).done;
-                say(&format!("ok\t{:.0}", ms * 1e6 * calls as f64));
+                (0..warm_up).for_each(|_| layer.call());
+                device.sync().expect("the device works");
+                let start = Instant::now();
+                (0..calls).for_each(|_| layer.call());
+                device.sync().expect("the device works");
+                say(&format!("ok\t{}", start.elapsed().as_nanos()));
             }
             _ => say(&format!("no\tunknown request {line}")),
         }

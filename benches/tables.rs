@@ -1,14 +1,14 @@
-//! The tables and the chart of the documents, generated from records. A document contains
+//! The tables of the documents, generated from records. A document contains
 //!
 //! ```text
-//! <!-- table RECORD both|infer|fwd_bwd|memory SHAPES PEERS -->
+//! <!-- table RECORD both|infer|fwd_bwd SHAPES PEERS -->
 //! …
 //! <!-- end -->
 //! ```
 //!
 //! with a file of `benches/results` and lists separated by commas. The last peer is gru-op, with which the others are
-//! compared. Every peer has its best thread count. `memory` is the peak of both modes. A cell without a number belongs to
-//! a peer that does not compute the row.
+//! compared. Every peer has its best thread count. A cell without a number belongs to a peer that
+//! does not compute the row.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,34 +16,27 @@ use std::{
     path::Path,
 };
 
-use bench_support::{Kind, Shape};
-
 use crate::{
-    chart,
+    problem::{Kind, Shape},
     record::{self, Factor, Row},
 };
 
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/src/performance.md"];
-const CHART: &str = "docs/speed.svg";
-/// The record of the chart.
-const RECORD: &str = "epyc-zen3-2-cores.csv";
 /// The peer that the others are compared with.
-pub const OURS: &str = "gru-op-flex";
+const OURS: &str = "gru-op-flex";
 const END: &str = "<!-- end -->";
 
-/// Compares documents and chart with the records, or writes them.
+/// Compares the documents with the records, or writes them.
 ///
 /// # Errors
 /// If a document differs, or a record does not have a named row, or rows of one cell were not measured together.
 pub fn check(root: &Path, write: bool) -> Result<(), String> {
     let mut differences = Vec::new();
-    let mut files = vec![(CHART, chart::draw(&best(root, RECORD, "both")?)?)];
-    for document in DOCUMENTS {
-        files.push((document, fill(root, &read(&root.join(document))?)?));
-    }
-    for (name, text) in files {
+    for name in DOCUMENTS {
         let path = root.join(name);
-        if fs::read_to_string(&path).is_ok_and(|old| old == text) {
+        let old = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
+        let text = fill(root, &old)?;
+        if text == old {
             continue;
         }
         if write {
@@ -61,12 +54,8 @@ pub fn check(root: &Path, write: bool) -> Result<(), String> {
     ))
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
-}
-
 /// By mode, shape and peer: the row of the best thread count.
-pub type Best = BTreeMap<(String, String, String), Row>;
+type Best = BTreeMap<(String, String, String), Row>;
 
 /// Whether a peer computes a row.
 fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
@@ -82,16 +71,9 @@ fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
     }
 }
 
-fn best(root: &Path, name: &str, mode: &str) -> Result<Best, String> {
+fn best(root: &Path, name: &str) -> Result<Best, String> {
     let mut best = Best::new();
-    let mut rows = record::read(&root.join("benches/results").join(name))?;
-    if mode == "memory" {
-        rows.retain_mut(|row| {
-            let peak = row.peak_mib.unwrap_or(f64::NAN);
-            (row.low_ms, row.median_ms, row.high_ms) = (peak, peak, peak);
-            row.peak_mib.is_some()
-        });
-    }
+    let rows = record::read(&root.join("benches/results").join(name))?;
     let mut threads = BTreeMap::<_, BTreeSet<usize>>::new();
     for row in rows {
         let key = (row.mode.clone(), row.shape.clone(), row.peer.clone());
@@ -136,7 +118,7 @@ fn fill(root: &Path, text: &str) -> Result<String, String> {
         let &[record, mode, shapes, peers] = &words[..] else {
             return Err(format!("{line}: expected RECORD MODE SHAPES PEERS"));
         };
-        filled += &table(&best(root, record, mode)?, mode, shapes, peers)
+        filled += &table(&best(root, record)?, mode, shapes, peers)
             .map_err(|e| format!("{line}: {e}"))?;
         if !lines.any(|line| line == END) {
             return Err(format!("{line}: expected {END} below"));
@@ -149,7 +131,7 @@ fn fill(root: &Path, text: &str) -> Result<String, String> {
 fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, String> {
     let peers: Vec<&str> = peers.split(',').collect();
     let modes = match mode {
-        "both" | "memory" => vec!["infer", "fwd_bwd"],
+        "both" => vec!["infer", "fwd_bwd"],
         one => vec![one],
     };
     let mut lines = vec!["| shape | N, T, I, H |".to_owned(), "|---|---|".to_owned()];
@@ -239,7 +221,7 @@ fn of(name: &str) -> Result<&'static Shape, String> {
 }
 
 /// The sizes of a shape, as text.
-pub fn sizes(name: &str) -> Result<String, String> {
+fn sizes(name: &str) -> Result<String, String> {
     let [n, t, i, h, layers, directions] = of(name)?.sizes;
     let mut text = format!("{n}, {t}, {i}, {h}");
     if layers > 1 {

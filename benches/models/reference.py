@@ -2,7 +2,6 @@
 
     python benches/models/reference.py DIR             records DIR/recorded/MODEL.safetensors
     python benches/models/reference.py DIR --check     compares DeepFilterNet's features with its library
-    python benches/models/reference.py DIR --time      runs one round of times for each line on stdin
 
 `fetch.py` fills DIR. Requires numpy, onnx, onnxruntime, safetensors.
 
@@ -37,7 +36,6 @@ import onnxruntime
 from onnx.numpy_helper import to_array
 from safetensors.numpy import save_file
 
-import ort_time
 from cut import Network, in_float64
 from features import DeepFilterNet3, nsnet2, nsnet2_spectrum
 from speech import noisy_and_clean, noisy_speech
@@ -167,7 +165,6 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=pathlib.Path, metavar="DIR")
     parser.add_argument("--check", action="store_true", help="compare the features with DeepFilterNet's library")
-    parser.add_argument("--time", action="store_true", help="one round for each line on stdin")
     arguments = parser.parse_args()
     root = arguments.dir
     missing = [path for path in MODELS.values() if not (root / path).is_file()]
@@ -175,8 +172,6 @@ def main():
         sys.exit(f"{root}: expected {missing[0]}, which fetch.py writes")
     if arguments.check:
         return check_features(root)
-    if arguments.time:
-        return ort_time.serve(root, {name: Network(root / path) for name, path in MODELS.items()})
     (root / "recorded").mkdir(exist_ok=True)
     print(f"onnxruntime {onnxruntime.__version__}, numpy {np.__version__}")
     for name, network, tensors in networks(root):

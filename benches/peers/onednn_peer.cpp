@@ -1,4 +1,4 @@
-// oneDNN's GRU primitives as a peer of the benchmark. benches/support/peer.rs describes the protocol, and
+// oneDNN's GRU primitives as a peer of the benchmark. benches/peer.rs describes the protocol, and
 // benches/support/problem.rs the problem file. The driver compiles this file.
 //
 // Requires oneDNN 3.x with the OpenMP CPU runtime. The primitive is lbr_gru: the reset gate acts after the product, as in

@@ -1,4 +1,4 @@
-"""ONNX Runtime as a peer of the benchmark, inference only. benches/support/peer.rs describes the protocol.
+"""ONNX Runtime as a peer of the benchmark, inference only. benches/peer.rs describes the protocol.
 
 A model with a GRU operator for each layer, time-major. Its tensors are bound before the clock starts. The output is the
 one of the operator, [T,D,N,H].

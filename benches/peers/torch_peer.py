@@ -1,4 +1,4 @@
-"""PyTorch as a peer of the benchmark. benches/support/peer.rs describes the protocol.
+"""PyTorch as a peer of the benchmark. benches/peer.rs describes the protocol.
 
     python torch_peer.py VARIANT [DEVICE]
 

@@ -1,4 +1,4 @@
-//! candle's GRU as a peer of the benchmark. `benches/support/peer.rs` describes the protocol.
+//! candle's GRU as a peer of the benchmark. `benches/peer.rs` describes the protocol.
 
 use std::{
     collections::HashMap,

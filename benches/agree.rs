@@ -2,14 +2,20 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::{Mode, Problem};
+use crate::problem::{Mode, Problem};
 
-/// The largest relative error of a factor that is rounded to TF32. Burn's products on CUDA do that, and PyTorch's by
-/// default.
-pub const TF32: f64 = 1.0 / 2048.0;
-
-/// The largest relative error of a number that is rounded to bfloat16.
-pub const BFLOAT16: f64 = 1.0 / 256.0;
+/// The largest relative error of a factor of these peers. Burn's products on CUDA round float32 factors to TF32, and
+/// PyTorch's do it by default. TF32 has as many mantissa bits as float16.
+pub fn rounding(peers: &[String]) -> f64 {
+    let any = |word: &str| peers.iter().any(|peer| peer.contains(word));
+    if any("bfloat16") {
+        1.0 / 256.0
+    } else if any("cuda") || any("float16") {
+        1.0 / 2048.0
+    } else {
+        0.0
+    }
+}
 
 /// The numbers of a peer by name.
 pub struct Outputs {
@@ -22,7 +28,7 @@ impl Outputs {
     ///
     /// # Errors
     /// If these are not all outputs, or one has another size.
-    pub fn new(
+    fn new(
         peer: &str,
         tensors: impl IntoIterator<Item = (String, Vec<f32>)>,
         problem: &Problem,
@@ -180,7 +186,7 @@ fn difference(got: &[f32], expected: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Shape;
+    use crate::problem::Shape;
 
     fn outputs(peer: &str, problem: &Problem, change: impl Fn(&mut [f32])) -> Outputs {
         let mut y: Vec<f32> = (0..problem.upstream.len())

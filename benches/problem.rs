@@ -2,7 +2,32 @@
 
 use std::{fs, io, path::Path};
 
-use crate::Mode;
+/// All modes.
+pub const MODES: [Mode; 2] = [Mode::Infer, Mode::ForwardBackward];
+
+/// The timed work.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Mode {
+    /// Inference.
+    Infer,
+    /// Forward and backward: gradients of x, the initial state, all weights and biases.
+    ForwardBackward,
+}
+
+impl Mode {
+    /// The mode's name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Infer => "infer",
+            Self::ForwardBackward => "fwd_bwd",
+        }
+    }
+
+    /// The mode with this name.
+    pub fn find(name: &str) -> Option<Self> {
+        MODES.into_iter().find(|mode| mode.name() == name)
+    }
+}
 
 /// What a row of the batch contains.
 #[derive(Clone, Copy, PartialEq)]
@@ -66,6 +91,8 @@ pub const SHAPES: &[Shape] = &[
     shape("subband", [33, 1, 8, 8, 1, 1], Kind::Dense),
     shape("subband-frequency", [1, 33, 8, 4, 1, 1], Kind::Dense),
     shape("rnnoise2", [1, 1, 384, 384, 3, 1], Kind::Dense),
+    shape("nsnet2", [1, 400, 400, 400, 2, 1], Kind::Dense),
+    shape("nsnet2-frame", [1, 1, 400, 400, 2, 1], Kind::Dense),
 ];
 
 impl Shape {

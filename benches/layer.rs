@@ -1,7 +1,5 @@
 //! `GruBlock` and `burn::nn::gru::Gru` on a problem.
 
-mod burn_gru;
-
 use std::hint::black_box;
 
 use burn::{
@@ -14,10 +12,9 @@ use gru_op::{
 };
 
 use crate::{
-    Mode,
-    problem::{Kind, Problem, Shape},
+    burn_gru::{BurnLayer, burn_layer, each_step},
+    problem::{Kind, Mode, Problem, Shape},
 };
-use burn_gru::{BurnLayer, burn_layer, each_step};
 
 /// Tensors by name, in the order of [`crate::peer`].
 pub type Outputs = Vec<(String, Vec<f32>)>;
@@ -66,7 +63,6 @@ pub struct Layer {
     upstream: Tensor<3>,
     is_packed: bool,
     mode: Mode,
-    device: Device,
 }
 
 /// The results of a call.
@@ -154,7 +150,6 @@ impl Layer {
             upstream,
             is_packed,
             mode,
-            device,
         }
     }
 
@@ -176,11 +171,6 @@ impl Layer {
             }
         }
         black_box(results);
-    }
-
-    /// The device.
-    pub fn device(&self) -> &Device {
-        &self.device
     }
 
     /// What a reader of the times must know.

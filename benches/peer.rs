@@ -10,13 +10,13 @@
 //! backward `d_x`, `d_h0`, and `d_w_ih.0`, `d_w_hh.0`, `d_b_ih.0`, `d_b_hh.0` for each direction of each layer.
 
 use std::{
-    fmt,
+    env, fmt,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::Mode;
+use crate::problem::Mode;
 
 /// Why a peer gave no result.
 #[derive(Debug)]
@@ -41,6 +41,40 @@ impl From<NoAnswer> for String {
     }
 }
 
+const ONNX_RUNTIME: &str = include_str!("peers/onnxruntime_peer.py");
+const TORCH: &str = include_str!("peers/torch_peer.py");
+
+/// The program of a peer, from the folder that `benches/peers/install` fills.
+///
+/// # Errors
+/// If the path of this program is not known.
+pub fn command(peer: &str, bin: &Path) -> Result<Command, String> {
+    let python = |arguments: &[&str]| {
+        let mut command = Command::new(bin.join("python"));
+        command.arg("-c").args(arguments);
+        command
+    };
+    Ok(match peer {
+        "onnxruntime" => python(&[ONNX_RUNTIME]),
+        "torch" | "torch-cell" | "torch-split" | "torchrl" => python(&[TORCH, peer, "cpu"]),
+        "candle" => Command::new(bin.join("candle-peer")),
+        "onednn" => {
+            let mut command = Command::new(bin.join("onednn-peer"));
+            // Threads stay on the cores of this process.
+            command.env("OMP_PROC_BIND", "true");
+            command
+        }
+        _ => match peer.strip_prefix("torch-") {
+            Some(device) => python(&[TORCH, "torch", device]),
+            None => {
+                let mut command = Command::new(env::current_exe().map_err(|e| e.to_string())?);
+                command.args(["serve", peer]);
+                command
+            }
+        },
+    })
+}
+
 /// A running peer. It is stopped except while it answers, so threads that wait actively do not slow the others.
 pub struct Peer {
     /// The name in records.
@@ -59,8 +93,10 @@ impl Peer {
     /// The reason why there is no such peer.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, NoAnswer> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = command.spawn();
-        let mut child = child.map_err(|e| NoAnswer::Failed(format!("{command:?}: {e}")))?;
+        let mut child = command.spawn().map_err(|e| {
+            let program = command.get_program().display();
+            NoAnswer::Failed(format!("{program}: {e}"))
+        })?;
         let input = child.stdin.take().expect("the pipe was requested");
         let output = child.stdout.take().expect("the pipe was requested");
         let mut peer = Self {
@@ -106,11 +142,6 @@ impl Peer {
         let nanoseconds = nanoseconds
             .ok_or_else(|| NoAnswer::Failed(format!("{}: answered {words:?}", self.name)))?;
         Ok(nanoseconds / 1e6 / calls as f64)
-    }
-
-    /// The number of the process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
     }
 
     fn ask(&mut self, line: &str) -> Result<(), NoAnswer> {
