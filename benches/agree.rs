@@ -24,50 +24,11 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// The output past the end of a row becomes zero, because a peer that computes padding has other numbers there.
+    /// Reads the file of a peer, which contains the named tensors one after the other. The output past the end of a row
+    /// becomes zero, because a peer that computes padding has other numbers there.
     ///
     /// # Errors
-    /// If these are not all outputs, or one has another size.
-    fn new(
-        peer: &str,
-        tensors: impl IntoIterator<Item = (String, Vec<f32>)>,
-        problem: &Problem,
-        mode: Mode,
-    ) -> Result<Self, String> {
-        let mut tensors: BTreeMap<_, _> = tensors.into_iter().collect();
-        let expected = problem.outputs(mode);
-        let names: Vec<_> = tensors.keys().collect();
-        if names.len() != expected.len() || !expected.iter().all(|name| names.contains(&name)) {
-            return Err(format!(
-                "{peer}: expected the outputs {expected:?}, got {names:?}"
-            ));
-        }
-        for (name, tensor) in &mut tensors {
-            let size = size(name, problem).expect("the name is one of the outputs");
-            if tensor.len() != size {
-                return Err(format!(
-                    "{peer}: {name}: expected {size} numbers, got {}",
-                    tensor.len()
-                ));
-            }
-            if let (Some(lengths), "y") = (problem.lengths(), name.as_str()) {
-                let width = size / lengths.len();
-                let [_, t, ..] = problem.shape.sizes;
-                for (row, length) in tensor.chunks_mut(width).zip(lengths) {
-                    row[length * width / t..].fill(0.0);
-                }
-            }
-        }
-        Ok(Self {
-            peer: peer.to_owned(),
-            tensors,
-        })
-    }
-
-    /// Reads the file of a peer, which contains the named tensors one after the other.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new), or if the file has more or fewer numbers.
+    /// If these are not all outputs, or the file has more or fewer numbers.
     pub fn read(
         peer: &str,
         names: &[String],
@@ -75,36 +36,56 @@ impl Outputs {
         problem: &Problem,
         mode: Mode,
     ) -> Result<Self, String> {
+        let mut sorted = [names.to_vec(), problem.outputs(mode)];
+        sorted.iter_mut().for_each(|names| names.sort());
+        let [got, expected] = sorted;
+        if got != expected {
+            return Err(format!(
+                "{peer}: expected the outputs {expected:?}, got {got:?}"
+            ));
+        }
         let bytes = fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let sizes = names.iter().map(|name| size(name, problem));
+        let (got, expected) = (bytes.len(), 4 * sizes.clone().sum::<usize>());
+        if got != expected {
+            return Err(format!("{peer}: expected {expected} bytes, got {got}"));
+        }
         let mut floats = bytes
             .chunks_exact(4)
             .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        let mut tensors = Vec::new();
-        for name in names {
-            let size =
-                size(name, problem).ok_or_else(|| format!("{peer}: unknown output {name}"))?;
-            tensors.push((name.clone(), floats.by_ref().take(size).collect()));
+        let mut tensors: BTreeMap<String, Vec<f32>> = names
+            .iter()
+            .zip(sizes)
+            .map(|(name, size)| (name.clone(), floats.by_ref().take(size).collect()))
+            .collect();
+        if let (Some(lengths), Some(y)) = (problem.lengths(), tensors.get_mut("y")) {
+            let width = y.len() / lengths.len();
+            let [_, t, ..] = problem.shape.sizes;
+            for (row, length) in y.chunks_mut(width).zip(lengths) {
+                row[length * width / t..].fill(0.0);
+            }
         }
-        match floats.count() {
-            0 => Self::new(peer, tensors, problem, mode),
-            more => Err(format!("{peer}: {more} numbers more than named")),
-        }
+        Ok(Self {
+            peer: peer.to_owned(),
+            tensors,
+        })
     }
 }
 
-fn size(name: &str, problem: &Problem) -> Option<usize> {
-    let (kind, k) = name.split_once('.').unwrap_or((name, ""));
-    let weight = |which: usize| Some(problem.weights.get(k.parse::<usize>().ok()?)?[which].len());
-    match kind {
-        "y" => Some(problem.upstream.len()),
-        "h_n" | "d_h0" => Some(problem.h0.len()),
-        "d_x" => Some(problem.x.len()),
-        "d_w_ih" => weight(0),
-        "d_w_hh" => weight(1),
-        "d_b_ih" => weight(2),
-        "d_b_hh" => weight(3),
-        _ => None,
-    }
+/// The size of an output.
+fn size(name: &str, problem: &Problem) -> usize {
+    let (kind, k) = name.split_once('.').unwrap_or((name, "0"));
+    let weights = &problem.weights[k.parse::<usize>().expect("a direction of a layer")];
+    let tensor = match kind {
+        "y" => &problem.upstream,
+        "h_n" | "d_h0" => &problem.h0,
+        "d_x" => &problem.x,
+        "d_w_ih" => &weights[0],
+        "d_w_hh" => &weights[1],
+        "d_b_ih" => &weights[2],
+        _ => &weights[3],
+    };
+    tensor.len()
 }
 
 /// Compares every peer with the last one, which is not of this workspace if there is one. Returns the largest difference

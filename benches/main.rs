@@ -30,13 +30,13 @@ use std::{
 };
 
 use clap::{
-    Args, Parser, Subcommand,
+    Args, Parser, Subcommand, ValueEnum,
     builder::{RangedU64ValueParser, TypedValueParser},
 };
 
 use crate::{
     peer::{NoAnswer, Peer},
-    problem::{MODES, Mode, Problem, SHAPES, Shape},
+    problem::{Mode, Problem, SHAPES, Shape},
     record::{Record, Row},
 };
 
@@ -108,7 +108,7 @@ struct Options {
     shapes: Vec<&'static Shape>,
 
     /// The modes: inference, or forward and backward
-    #[arg(long, value_delimiter = ',', value_parser = mode, default_values = MODES.map(Mode::name))]
+    #[arg(long, value_enum, value_delimiter = ',', default_values = Mode::value_variants().iter().map(|mode| mode.name()))]
     modes: Vec<Mode>,
 
     /// The thread counts. Default: all cores
@@ -142,11 +142,6 @@ fn shape(name: &str) -> Result<&'static Shape, String> {
         names.collect::<Vec<_>>().join(", ")
     };
     Shape::find(name).ok_or_else(|| format!("expected one of {}", all()))
-}
-
-fn mode(name: &str) -> Result<Mode, String> {
-    let all = || MODES.map(Mode::name).join(", ");
-    Mode::find(name).ok_or_else(|| format!("expected one of {}", all()))
 }
 
 fn compare(options: &Options) -> Result<(), String> {

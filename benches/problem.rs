@@ -2,15 +2,15 @@
 
 use std::{fs, io, path::Path};
 
-/// All modes.
-pub const MODES: [Mode; 2] = [Mode::Infer, Mode::ForwardBackward];
+use clap::ValueEnum;
 
 /// The timed work.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub enum Mode {
     /// Inference.
     Infer,
     /// Forward and backward: gradients of x, the initial state, all weights and biases.
+    #[value(name = "fwd_bwd")]
     ForwardBackward,
 }
 
@@ -21,11 +21,6 @@ impl Mode {
             Self::Infer => "infer",
             Self::ForwardBackward => "fwd_bwd",
         }
-    }
-
-    /// The mode with this name.
-    pub fn find(name: &str) -> Option<Self> {
-        MODES.into_iter().find(|mode| mode.name() == name)
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 };
 
 use burn::tensor::{DType, Device};
+use clap::ValueEnum;
 
 use crate::{
     layer::{Layer, Program},
@@ -53,7 +54,7 @@ pub fn serve(peer: &str) {
         match line.split('\t').collect::<Vec<_>>()[..] {
             ["prepare", problem, mode, out] => {
                 drop(layer.take());
-                let mode = Mode::find(mode).expect("the driver knows the modes");
+                let mode = Mode::from_str(mode, false).expect("the driver knows the modes");
                 let name = Path::new(problem)
                     .file_stem()
                     .and_then(|name| name.to_str());
