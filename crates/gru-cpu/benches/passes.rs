@@ -9,8 +9,8 @@
 //! `--isa` forces an instruction set, a name of `gru_cpu::testing::Isa`. It has no effect on sgemm.
 
 use gru_cpu::{
-    Gradients, Gru, Inputs, Sequence, Weights, buffer,
-    spec::{GruSpec, Layout, Order, Reset, Sizes},
+    Gru, Inputs, buffer,
+    spec::{self, GruSpec, Layout, Order, Reset, Sizes},
     testing::Isa,
 };
 use std::time::Instant;
@@ -117,14 +117,8 @@ struct Times {
 /// The numbers of one shape.
 struct Problem<'a> {
     gru: &'a Gru,
-    x: Vec<f32>,
-    h0: Vec<f32>,
-    w_ih: Vec<f32>,
-    w_hh: Vec<f32>,
-    b_ih: Vec<f32>,
-    b_hh: Vec<f32>,
+    inputs: spec::Inputs<Vec<f32>>,
     d_states: Vec<f32>,
-    starts: Vec<f32>,
 }
 
 impl<'a> Problem<'a> {
@@ -132,33 +126,30 @@ impl<'a> Problem<'a> {
     fn new(gru: &'a Gru, size: f32) -> Self {
         let Sizes { n, t, i, h } = gru.sizes;
         let scale = 1.0 / (h as f32).sqrt();
-        let drawn = noise(n * t, 1.0).into_iter();
+        let bias = || Some(noise(3 * h, scale * size));
+        let starts = noise(n * t, 1.0).into_iter().map(|v| f32::from(v < -0.94));
         Self {
             gru,
-            x: noise(n * t * i, size),
-            h0: noise(n * h, 0.5 * size),
-            w_ih: noise(i * 3 * h, scale),
-            w_hh: noise(h * 3 * h, scale),
-            b_ih: noise(3 * h, scale * size),
-            b_hh: noise(3 * h, scale * size),
+            inputs: spec::Inputs {
+                sequence: spec::Sequence {
+                    h0: Some(noise(n * h, 0.5 * size)),
+                    starts: Some(starts.collect()),
+                    ..spec::Sequence::new(noise(n * t * i, size))
+                },
+                weights: spec::Weights {
+                    b_ih: bias(),
+                    b_hh: bias(),
+                    ..spec::Weights::new(Some(noise(i * 3 * h, scale)), noise(h * 3 * h, scale))
+                },
+            },
             d_states: noise(n * t * h, size),
-            starts: drawn.map(|v| if v < -0.94 { 1.0 } else { 0.0 }).collect(),
         }
     }
 
     fn inputs(&self, has_starts: bool) -> Inputs<'_, f32> {
-        Inputs {
-            sequence: Sequence {
-                h0: Some(&self.h0),
-                starts: has_starts.then_some(&self.starts),
-                ..Sequence::new(&self.x)
-            },
-            weights: Weights {
-                b_ih: Some(&self.b_ih),
-                b_hh: Some(&self.b_hh),
-                ..Weights::new(Some(&self.w_ih), &self.w_hh)
-            },
-        }
+        let mut inputs = self.inputs.as_ref().map(|of| &of[..]);
+        inputs.sequence.starts = inputs.sequence.starts.filter(|_| has_starts);
+        inputs
     }
 
     fn times(&self) -> Times {
@@ -194,19 +185,10 @@ impl<'a> Problem<'a> {
         let gates = n * t * h * self.gru.spec.saved_per_unit();
         let mut saved = (!recompute).then(|| buffer(gates));
         self.gru.forward(inputs, &mut states, saved.as_deref_mut());
-        let (x, h0) = (self.x.len(), self.h0.len());
-        let mut d: [Vec<f32>; 6] =
-            [x, h0, self.w_ih.len(), self.w_hh.len(), 3 * h, 3 * h].map(buffer);
-        let [x, h0, w_ih, w_hh, b_ih, b_hh] = &mut d;
-        let to = Gradients {
-            x: Some(x),
-            h0: Some(h0),
-            w_ih: Some(w_ih),
-            w_hh: Some(w_hh),
-            b_ih: Some(b_ih),
-            b_hh: Some(b_hh),
-            start_state: None,
-        };
+        let mut d = inputs
+            .differentiable()
+            .map(|of| of.map(|of| buffer(of.len())));
+        let to = d.as_mut().map(|d| d.as_deref_mut());
         let saved = saved.as_deref();
         self.gru
             .backward(inputs, &states, saved, &self.d_states, to);

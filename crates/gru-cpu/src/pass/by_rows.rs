@@ -1,23 +1,15 @@
 //! Products that are written to memory, for weights that are read in place and for quantized weights. The gates are computed
 //! from there.
 
+use super::matrices::LayerMatrices;
 use crate::{
     product::{ROWS, Rows, WeightRows},
-    quantized::RowProduct,
+    quantized::{Energy, RowProduct},
     simd::Lanes,
     tuning::QUANTIZED_ROWS,
 };
 use pulp::Simd;
 use std::ops::Range;
-
-pub(super) struct RowMatrices<'a, E> {
-    /// The input weight, all gates.
-    pub(super) input: Option<RowMatrix<'a, E>>,
-    /// All gates if the weights are read in place. Otherwise as for packed matrices.
-    pub(super) state: RowMatrix<'a, E>,
-    /// Quantized weights with the reset before the product: n.
-    pub(super) candidate: Option<RowMatrix<'a, E>>,
-}
 
 /// A matrix whose products are written to memory.
 pub(super) enum RowMatrix<'a, E> {
@@ -35,37 +27,28 @@ pub(super) struct RowMemory<'a, E> {
     pub(super) encoded: Rows<'a, u32>,
 }
 
-impl<E: Lanes> RowMatrices<'_, E> {
-    pub(super) fn are_quantized(&self) -> bool {
-        matches!(self.state, RowMatrix::Quantized(_))
-    }
-
-    /// All of them, each with its first gate.
-    fn all(&self) -> impl Iterator<Item = (&RowMatrix<'_, E>, usize)> {
-        let input = self.input.iter().map(|input| (input, 0));
-        let candidate = self.candidate.iter().map(|candidate| (candidate, 2));
-        input.chain([(&self.state, 0)]).chain(candidate)
-    }
-
-    /// Bytes of the weights, except for weights that are read in place.
-    pub(super) fn bytes(&self) -> usize {
-        let bytes = |(matrix, _): (&RowMatrix<'_, E>, _)| match matrix {
-            RowMatrix::InPlace(_) => 0,
-            RowMatrix::Quantized(matrix) => matrix.bytes(),
-        };
-        self.all().map(bytes).sum()
-    }
-
+impl<E: Lanes> LayerMatrices<RowMatrix<'_, E>> {
     /// The sizes of a [`RowMemory`] for one row: elements of its products, and words of the encoded row. Last the rows that
     /// are multiplied together.
     pub(super) fn memory(&self, h: usize) -> [usize; 3] {
-        let sizes = |(matrix, first): (&RowMatrix<'_, E>, usize)| match matrix {
-            RowMatrix::InPlace(_) => [3 * h, 0],
-            RowMatrix::Quantized(matrix) => [first * h + matrix.columns(), matrix.row_words()],
-        };
-        let largest = |a: [usize; 2], b: [usize; 2]| [a[0].max(b[0]), a[1].max(b[1])];
-        let [columns, words] = self.all().map(sizes).fold([0; 2], largest);
-        [columns, words, self.state.rows_at_once()]
+        let all = || self.iter().filter_map(RowMatrix::quantized);
+        // The candidate's product follows the products of r and z.
+        let candidate = self.candidate.as_ref().and_then(RowMatrix::quantized);
+        let candidate = candidate.map(|of| 2 * h + of.columns());
+        let columns = all().map(|of| of.columns()).chain(candidate);
+        [
+            columns.fold(3 * h, usize::max),
+            all().map(|of| of.row_words()).max().unwrap_or(0),
+            self.state.rows_at_once(),
+        ]
+    }
+
+    /// The rounding of `w_ih` and of `w_hh`, if they are quantized.
+    pub(super) fn rounding(&self) -> Option<[Energy; 2]> {
+        let energy = |of: Option<&RowMatrix<'_, E>>| Some(of?.quantized()?.energy());
+        let [input, candidate] = [&self.input, &self.candidate].map(|of| energy(of.as_ref()));
+        let state = energy(Some(&self.state))?.plus(candidate.unwrap_or_default());
+        Some([input.unwrap_or_default(), state])
     }
 
     /// Sets some units of the first `count` rows to the recurrent products of the rows that `lhs` returns: `g`, or for the
@@ -105,6 +88,13 @@ impl<E> RowMemory<'_, E> {
 }
 
 impl<E: Lanes> RowMatrix<'_, E> {
+    pub(super) fn quantized(&self) -> Option<&dyn RowProduct<E>> {
+        match self {
+            Self::InPlace(_) => None,
+            Self::Quantized(matrix) => Some(&**matrix),
+        }
+    }
+
     /// Rows that are multiplied together. Quantized panels stay in the first-level cache meanwhile.
     pub(super) fn rows_at_once(&self) -> usize {
         match self {

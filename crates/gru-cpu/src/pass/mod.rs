@@ -13,6 +13,7 @@ mod backward;
 mod by_rows;
 mod forward;
 mod gate_rows;
+mod matrices;
 mod prepared;
 mod project;
 mod small;
@@ -27,9 +28,37 @@ pub(crate) use self::{
 
 use crate::{
     product::{Lines, ROWS},
-    threads::Tile,
+    simd::Machine,
+    threads::{Member, Rounds, Tile},
 };
+use pulp::{Simd, WithSimd};
 use std::ops::Range;
+
+/// [`Rounds`] in vector code.
+trait VectorRounds: Sync {
+    fn machine(&self) -> &Machine;
+
+    /// Does the share of `member` in a round.
+    fn vector_round<S: Simd>(&self, simd: S, round: usize, member: &mut Member<'_>);
+}
+
+struct Round<'a, 'b, W>(&'a W, usize, &'a mut Member<'b>);
+
+impl<W: VectorRounds> WithSimd for Round<'_, '_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self(work, round, member) = self;
+        work.vector_round(simd, round, member);
+    }
+}
+
+impl<W: VectorRounds> Rounds for W {
+    fn round(&self, round: usize, member: &mut Member<'_>) {
+        self.machine().arch.dispatch(Round(self, round, member));
+    }
+}
 
 /// One tile of a panel, and its place in the loop over panels and tiles.
 #[derive(Clone, Copy)]

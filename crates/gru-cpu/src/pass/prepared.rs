@@ -3,7 +3,7 @@
 use super::{
     forward::{Pass, Scratch, initial_zeros},
     small::{self, Chain},
-    weights::ForwardWeights,
+    weights::{ForwardWeights, Matrices},
 };
 use crate::{
     call::{self, Call, Gru, Inputs, Sequence},
@@ -22,10 +22,6 @@ pub(crate) struct PreparedLayer {
     machine: Machine,
     weights: ForwardWeights<'static, f32>,
     gates: Gates<f32>,
-    /// See [`ForwardWeights::is_small`].
-    is_small: bool,
-    /// The rounding of `w_ih` and of `w_hh`.
-    rounding: Option<[Energy; 2]>,
 }
 
 impl PreparedLayer {
@@ -43,23 +39,17 @@ impl PreparedLayer {
         };
         let gru = Gru::new(Sizes { n: 0, t: 0, i, h }, *spec);
         let call = Call::new(&gru, inputs);
-        let (weights, rounding) = match precision {
-            Precision::Full => (ForwardWeights::packed(&machine, &call), None),
-            _ => {
-                let (weights, rounding) = ForwardWeights::quantized(&machine, &call, precision);
-                (weights, Some(rounding))
-            }
+        let weights = match precision {
+            Precision::Full => ForwardWeights::packed(&machine, &call),
+            _ => ForwardWeights::quantized(&machine, &call, precision),
         };
-        let gates = Gates::new(&machine, &call.spec);
         Self {
-            is_small: weights.is_small(&call.spec, &gates, h),
+            gates: Gates::new(&machine, &call.spec),
             spec: *spec,
             i,
             h,
             weights,
-            gates,
             machine,
-            rounding,
         }
     }
 
@@ -75,7 +65,10 @@ impl PreparedLayer {
 
     /// The rounding of `w_ih` and of `w_hh`, if they are quantized.
     pub(crate) fn rounding(&self) -> Option<[Energy; 2]> {
-        self.rounding
+        match &self.weights.matrices {
+            Matrices::Packed(_) => None,
+            Matrices::ByRows(matrices) => matrices.rounding(),
+        }
     }
 
     /// Writes the state after every step. What is past the end of a row is neither read nor written. The call was
@@ -171,11 +164,8 @@ impl PreparedLayer {
         direction: Direction,
         sequence: &Sequence<'a, f32>,
     ) -> Option<Chain<'a, f32>> {
-        let chain = || {
-            let update = self.spec.update;
-            self.weights.chain(sizes, update, direction, sequence)
-        };
-        self.is_small.then(chain).flatten()
+        self.weights
+            .chain(sizes, self.spec.update, direction, sequence)
     }
 
     /// Writes all states of a row, `[T,D·H]`, in D directions of equal sizes.

@@ -1,7 +1,8 @@
 //! The input product of a round.
 
 use super::{
-    by_rows::{RowMatrices, RowMatrix, RowMemory},
+    by_rows::{RowMatrix, RowMemory},
+    matrices::LayerMatrices,
     units,
     weights::{ForwardWeights, Matrices},
 };
@@ -101,7 +102,7 @@ pub(super) struct Project<'a, E> {
 impl<E: Lanes> Project<'_, E> {
     #[inline(always)]
     pub(super) fn run<S: Simd>(&self, simd: S) {
-        if let Matrices::ByRows(RowMatrices {
+        if let Matrices::ByRows(LayerMatrices {
             input: Some(w_ih), ..
         }) = &self.weights.matrices
         {

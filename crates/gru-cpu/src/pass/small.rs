@@ -3,11 +3,11 @@
 //! The arithmetic of such a step takes less time than a round with its tiles and products. The sums have the order of
 //! the other kernels, so the bits are equal.
 
-use super::weights::{ForwardWeights, Matrices, PackedMatrices};
+use super::weights::ForwardWeights;
 use crate::{
-    call::Sequence,
-    simd::{Gates, Lanes, Machine},
-    spec::{Direction, GruSpec, Reset, Sizes, Update},
+    call::{Call, Sequence},
+    simd::{Lanes, Machine},
+    spec::{Activations, Direction, Reset, Sizes, Update},
     tuning::{
         INPUTS_OF_A_SMALL_LAYER, PANELS_OF_A_SMALL_LAYER as PANELS, ROW_GRANULE, SUMS_1X3,
         UNITS_OF_A_SMALL_LAYER,
@@ -29,23 +29,21 @@ pub(crate) struct Chain<'a, E> {
     h0: Option<&'a [E]>,
 }
 
-impl<E: Lanes> ForwardWeights<'_, E> {
-    /// Whether [`chain`](Self::chain) has single rows of H units.
-    pub(super) fn is_small(&self, spec: &GruSpec, gates: &Gates<E>, h: usize) -> bool {
-        let is_packed = matches!(
-            &self.matrices,
-            Matrices::Packed(PackedMatrices { input: Some(_), .. })
-        );
-        is_packed
-            && self.panels() <= PANELS
-            && (1..=UNITS_OF_A_SMALL_LAYER).contains(&h)
-            && spec.reset == Reset::AfterMatmul
-            && gates.are_default()
-            && spec.clip_state.is_none()
-    }
+/// Whether [`chain`](ForwardWeights::chain) has single rows of this layer, if its weights are packed.
+pub(super) fn is_small<E: Lanes>(call: &Call<'_, E>, panels: usize) -> bool {
+    let spec = &call.spec;
+    call.inputs.weights.w_ih.is_some()
+        && panels <= PANELS
+        && (1..=UNITS_OF_A_SMALL_LAYER).contains(&call.sizes.h)
+        && spec.reset == Reset::AfterMatmul
+        && spec.activations == Activations::default()
+        && spec.clip_gates.is_none()
+        && spec.clip_state.is_none()
+}
 
-    /// A direction of a row, if [`run_chains`] computes it faster and with the bits of the other kernels. The layer
-    /// [is small](Self::is_small). The input products of two or three steps are sums in another order.
+impl<E: Lanes> ForwardWeights<'_, E> {
+    /// A direction of a row, if the layer [is small](is_small) and [`run_chains`] computes it faster and with the bits of the
+    /// other kernels. The input products of two or three steps are sums in another order.
     #[inline(always)] // A step of eight units takes 80 ns.
     pub(super) fn chain<'a>(
         &'a self,
@@ -67,7 +65,7 @@ impl<E: Lanes> ForwardWeights<'_, E> {
         let others = [recurrent_mask, step_mask, zoneout, starts];
         let is_plain = others.iter().all(Option::is_none);
         let is_sequence = t >= ROW_GRANULE && i <= INPUTS_OF_A_SMALL_LAYER;
-        if !(is_plain && n == 1 && (t == 1 || is_sequence)) {
+        if !(self.is_small && is_plain && n == 1 && (t == 1 || is_sequence)) {
             return None;
         }
         let [input, recurrent, bias] = self.slices();

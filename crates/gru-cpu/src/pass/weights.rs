@@ -1,12 +1,12 @@
 //! The weights of the forward pass, and the input product.
 
-use super::by_rows::{RowMatrices, RowMatrix};
+use super::{by_rows::RowMatrix, matrices::LayerMatrices, small::is_small};
 use crate::{
     call::{self, Call},
     product::{
         Buffer, Lhs, Panels, Prefetch, Product, ROWS, Shape, SumOrder, Sums, WeightRows, pack,
     },
-    quantized::{Columns, Energy, Matrix},
+    quantized::{Columns, Matrix},
     simd::{Lanes, Machine},
     spec::{Precision, Reset, Sizes},
     tuning::{CANDIDATE_VECTORS, ROW_GRANULE, pack_from},
@@ -22,37 +22,24 @@ pub(super) struct ForwardWeights<'a, E> {
     bias: Buffer<E>,
     /// Vectors of H units.
     panels: usize,
+    /// See [`is_small`].
+    pub(super) is_small: bool,
 }
 
 /// How the products read the weights.
 #[allow(clippy::large_enum_variant)] // A call has one of them.
 pub(super) enum Matrices<'a, E> {
     /// In panels. The products are summed in registers, where the gates are computed.
-    Packed(PackedMatrices<E>),
+    Packed(LayerMatrices<Panels<E>>),
     /// The products are written to memory, and the gates are computed from there.
-    ByRows(RowMatrices<'a, E>),
-}
-
-pub(super) struct PackedMatrices<E> {
-    /// The input weight, all gates.
-    pub(super) input: Option<Panels<E>>,
-    /// Reset after the product: all gates. Before it: r and z.
-    pub(super) state: Panels<E>,
-    /// Reset before the product: n, which multiplies `r ⊙ g`.
-    pub(super) candidate: Option<Panels<E>>,
+    ByRows(LayerMatrices<RowMatrix<'a, E>>),
 }
 
 impl ForwardWeights<'_, f32> {
-    /// Rounded to 16 or 8 bits, with the rounding of `w_ih` and of `w_hh`.
-    pub(super) fn quantized(
-        machine: &Machine,
-        call: &Call<'_, f32>,
-        precision: Precision,
-    ) -> (Self, [Energy; 2]) {
-        let Sizes { i, h, .. } = *call.sizes;
-        let after = call.spec.reset == Reset::AfterMatmul;
-        let call::Weights { w_ih, w_hh, .. } = call.inputs.weights;
-        let matrix = |elements, k, gates: Range<usize>| {
+    /// Rounded to 16 or 8 bits.
+    pub(super) fn quantized(machine: &Machine, call: &Call<'_, f32>, precision: Precision) -> Self {
+        let h = call.sizes.h;
+        let matrices = LayerMatrices::new(call, |elements, k, gates| {
             let columns = Columns {
                 elements,
                 stride: 3 * h,
@@ -60,20 +47,9 @@ impl ForwardWeights<'_, f32> {
                 count: gates.len() * h,
                 k,
             };
-            Matrix::new(*machine, precision, columns)
-        };
-        let input = w_ih.map(|w_ih| matrix(w_ih, i, 0..3));
-        let state = matrix(w_hh, h, if after { 0..3 } else { 0..2 });
-        let candidate = (!after).then(|| matrix(w_hh, h, 2..3));
-        let energy = |of: &Option<Matrix>| of.as_ref().map_or_else(Energy::default, |of| of.energy);
-        let energies = [energy(&input), state.energy.plus(energy(&candidate))];
-        let by_rows = |matrix: Matrix| RowMatrix::Quantized(Box::new(matrix));
-        let matrices = Matrices::ByRows(RowMatrices {
-            input: input.map(by_rows),
-            state: by_rows(state),
-            candidate: candidate.map(by_rows),
+            RowMatrix::Quantized(Box::new(Matrix::new(*machine, precision, columns)))
         });
-        (Self::new(machine, call, matrices), energies)
+        Self::new(machine, call, Matrices::ByRows(matrices))
     }
 }
 
@@ -84,46 +60,34 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
         if call.sizes.rows() >= pack_from(h) {
             return Self::packed(machine, call);
         }
-        let weights = &call.inputs.weights;
-        let in_place = |weight| RowMatrix::InPlace(WeightRows::new(weight, h));
-        let matrices = Matrices::ByRows(RowMatrices {
-            input: weights.w_ih.map(in_place),
-            state: in_place(weights.w_hh),
-            candidate: None,
-        });
-        Self::new(machine, call, matrices)
+        let in_place = |weight, _, _| RowMatrix::InPlace(WeightRows::new(weight, h));
+        let matrices = LayerMatrices::new(call, in_place);
+        Self::new(machine, call, Matrices::ByRows(matrices))
     }
 
     pub(super) fn packed(machine: &Machine, call: &Call<'_, E>) -> Self {
-        let Sizes { i, h, .. } = *call.sizes;
-        let lanes = machine.lanes;
-        let after = call.spec.reset == Reset::AfterMatmul;
-        let call::Weights { w_ih, w_hh, .. } = call.inputs.weights;
-        let panels = |shape| Panels::new(3 * h, shape);
-        let state_gates = if after { 0..3 } else { 0..2 };
-        let mut input = w_ih.map(|_| panels(Shape::gates(i, h, lanes, 0..3)));
-        let mut state = panels(Shape::gates(h, h, lanes, state_gates));
-        let mut candidate =
-            (!after).then(|| panels(Shape::units(h, h, lanes, CANDIDATE_VECTORS, 2 * h)));
-        let of_input = input.iter_mut().zip(w_ih);
-        let of_state = [Some(&mut state), candidate.as_mut()].into_iter().flatten();
-        let all = of_input.chain(of_state.map(|panels| (panels, w_hh)));
+        let (h, lanes) = (call.sizes.h, machine.lanes);
+        let mut matrices = LayerMatrices::new(call, |_, k, gates| {
+            let shape = match gates.start {
+                0 => Shape::gates(k, h, lanes, gates),
+                gate => Shape::units(k, h, lanes, CANDIDATE_VECTORS, gate * h),
+            };
+            Panels::new(3 * h, shape)
+        });
+        let all = matrices.with_weights(&call.inputs.weights);
         pack(all.flat_map(|(panels, weight)| panels.unpacked(weight)));
-        let matrices = PackedMatrices {
-            input,
-            state,
-            candidate,
-        };
         Self::new(machine, call, Matrices::Packed(matrices))
     }
 
     fn new(machine: &Machine, call: &Call<'_, E>, matrices: Matrices<'a, E>) -> Self {
         let (h, lanes) = (call.sizes.h, machine.lanes);
         let after = call.spec.reset == Reset::AfterMatmul;
+        let panels = h.div_ceil(lanes);
         Self {
+            is_small: matches!(matrices, Matrices::Packed(_)) && is_small(call, panels),
             matrices,
             bias: bias(h, after, &call.inputs.weights, lanes),
-            panels: h.div_ceil(lanes),
+            panels,
         }
     }
 
@@ -144,7 +108,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
     /// The parts into which threads may split the units. A quantized product writes all units of its rows.
     pub(super) fn parts(&self) -> usize {
         match &self.matrices {
-            Matrices::ByRows(matrices) if matrices.are_quantized() => 1,
+            Matrices::ByRows(matrices) if matrices.state.quantized().is_some() => 1,
             _ => self.panels,
         }
     }
@@ -152,15 +116,11 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
     /// Bytes of the prepared weights and biases.
     pub(super) fn bytes(&self) -> usize {
         let matrices: usize = match &self.matrices {
-            Matrices::Packed(PackedMatrices {
-                input,
-                state,
-                candidate,
-            }) => {
-                let panels = [input.as_ref(), Some(state), candidate.as_ref()];
-                panels.into_iter().flatten().map(Panels::bytes).sum()
+            Matrices::Packed(matrices) => matrices.iter().map(Panels::bytes).sum(),
+            Matrices::ByRows(matrices) => {
+                let quantized = matrices.iter().filter_map(RowMatrix::quantized);
+                quantized.map(|matrix| matrix.bytes()).sum()
             }
-            Matrices::ByRows(matrices) => matrices.bytes(),
         };
         matrices + size_of_val(self.bias.as_ref())
     }
@@ -168,7 +128,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
     /// The packed panels of the input weight and of the state's, and the biases.
     #[inline(always)]
     pub(super) fn slices(&self) -> [&[E]; 3] {
-        let Matrices::Packed(PackedMatrices { input, state, .. }) = &self.matrices else {
+        let Matrices::Packed(LayerMatrices { input, state, .. }) = &self.matrices else {
             unreachable!("these weights are packed")
         };
         let input = input.as_ref().map_or(&[][..], Panels::packed);
@@ -204,7 +164,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
         let Sizes { i, h, .. } = *call.sizes;
         let [b_r, b_z, b_n, _] = self.bias(simd, panel);
         sums.iter_mut().for_each(|sums| *sums = [b_r, b_z, b_n]);
-        let Matrices::Packed(PackedMatrices {
+        let Matrices::Packed(LayerMatrices {
             input: Some(w_ih), ..
         }) = &self.matrices
         else {

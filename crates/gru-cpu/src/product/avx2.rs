@@ -165,72 +165,37 @@ pub(super) unsafe fn add_to<E: Lanes, const NV: usize>(
     at
 }
 
-/// Some steps of k, whose numbers are `$u`, for three vectors or two. Each loads vectors of the panel from the addresses `$b`,
-/// and then for each row an element from `$a`, which it multiplies by these vectors. Addresses contain the number of the
-/// step as `\u`.
+/// Four steps of k, for three vectors or two. Each loads vectors of the panel from the addresses `$b`, and then for each row
+/// an element from `$a`, which it multiplies by these vectors. Addresses contain the number of the step as `\u`.
 macro_rules! steps {
-    (3, $type:literal, $u:literal, [$b0:literal, $b1:literal, $b2:literal],
+    (3, $type:literal, [$b0:literal, $b1:literal, $b2:literal],
         [$a0:literal, $a1:literal, $a2:literal, $a3:literal]) => {
-        steps!(@ $type, $u, ["ymm12": $b0, "ymm13": $b1, "ymm14": $b2], [
+        steps!(@ $type, ["ymm12": $b0, "ymm13": $b1, "ymm14": $b2], [
             $a0: "ymm0" + "ymm12", "ymm1" + "ymm13", "ymm2" + "ymm14";
             $a1: "ymm3" + "ymm12", "ymm4" + "ymm13", "ymm5" + "ymm14";
             $a2: "ymm6" + "ymm12", "ymm7" + "ymm13", "ymm8" + "ymm14";
             $a3: "ymm9" + "ymm12", "ymm10" + "ymm13", "ymm11" + "ymm14";
         ])
     };
-    (2, $type:literal, $u:literal, [$b0:literal, $b1:literal, $b2:literal],
+    (2, $type:literal, [$b0:literal, $b1:literal, $b2:literal],
         [$a0:literal, $a1:literal, $a2:literal, $a3:literal]) => {
-        steps!(@ $type, $u, ["ymm12": $b0, "ymm13": $b1], [
+        steps!(@ $type, ["ymm12": $b0, "ymm13": $b1], [
             $a0: "ymm0" + "ymm12", "ymm1" + "ymm13";
             $a1: "ymm3" + "ymm12", "ymm4" + "ymm13";
             $a2: "ymm6" + "ymm12", "ymm7" + "ymm13";
             $a3: "ymm9" + "ymm12", "ymm10" + "ymm13";
         ])
     };
-    (@ $type:literal, $u:literal, [$($vector:literal: $at:literal),*],
+    (@ $type:literal, [$($vector:literal: $at:literal),*],
         [$($element:literal: $($sum:literal + $by:literal),*;)*]) => {
         concat!(
-            ".irp u, ", $u, "\n",
+            ".irp u, 0, 1, 2, 3\n",
             $("vmovups ", $vector, ", [", $at, "]\n",)*
             $(
                 "vbroadcasts", $type, " ymm15, [", $element, "]\n",
                 $("vfmadd231p", $type, " ", $sum, ", ymm15, ", $by, "\n",)*
             )*
             ".endr\n",
-        )
-    };
-}
-
-/// Steps with the vectors of a dense panel, and with elements of the rows at these addresses.
-macro_rules! dense_steps {
-    ($vectors:tt, $type:literal, $u:literal, $rows:tt) => {
-        steps!(
-            $vectors,
-            $type,
-            $u,
-            [
-                "{panel} + {panel_bytes}*\\u",
-                "{panel} + {panel_bytes}*\\u + 32",
-                "{panel} + {panel_bytes}*\\u + 64"
-            ],
-            $rows
-        )
-    };
-}
-
-/// Steps of [`Operands::Blocks`]. A row of a block has 16 elements.
-macro_rules! block_steps {
-    ($vectors:tt, $type:literal, $u:literal) => {
-        dense_steps!(
-            $vectors,
-            $type,
-            $u,
-            [
-                "{row} + {size}*\\u",
-                "{row} + {size}*\\u + {size}*16",
-                "{row} + {size}*\\u + {size}*32",
-                "{row} + {size}*\\u + {size}*48"
-            ]
         )
     };
 }
@@ -257,7 +222,7 @@ macro_rules! repeat {
 }
 
 /// The loop over blocks. It prefetches the block after the next one, which is on another page, where the hardware does
-/// not prefetch, and four lines of the next panel.
+/// not prefetch, and four lines of the next panel. A row of a block has 16 elements.
 macro_rules! repeat_blocks {
     ($vectors:tt, $type:literal, $size:literal, $sums:ident, $far:ident, $count:ident,
         $row:ident, $per_block:ident, $panel:ident) => {
@@ -266,22 +231,26 @@ macro_rules! repeat_blocks {
             $count,
             [
                 "lea {later}, [{row} + 2*{per_block}]",
-                block_steps!($vectors, $type, "0, 1, 2, 3"),
-                "prefetcht0 [{later}]",
+                ".irp v, 0, 4, 8, 12",
+                steps!(
+                    $vectors,
+                    $type,
+                    [
+                        "{panel} + {panel_bytes}*(\\v + \\u)",
+                        "{panel} + {panel_bytes}*(\\v + \\u) + 32",
+                        "{panel} + {panel_bytes}*(\\v + \\u) + 64"
+                    ],
+                    [
+                        "{row} + {size}*(\\v + \\u)",
+                        "{row} + {size}*(\\v + \\u + 16)",
+                        "{row} + {size}*(\\v + \\u + 32)",
+                        "{row} + {size}*(\\v + \\u + 48)"
+                    ]
+                ),
+                "prefetcht0 [{later} + {size}*4*\\v]",
                 "prefetcht1 [{far}]",
                 "add {far}, {far_step}",
-                block_steps!($vectors, $type, "4, 5, 6, 7"),
-                "prefetcht0 [{later} + {size}*16]",
-                "prefetcht1 [{far}]",
-                "add {far}, {far_step}",
-                block_steps!($vectors, $type, "8, 9, 10, 11"),
-                "prefetcht0 [{later} + {size}*32]",
-                "prefetcht1 [{far}]",
-                "add {far}, {far_step}",
-                block_steps!($vectors, $type, "12, 13, 14, 15"),
-                "prefetcht0 [{later} + {size}*48]",
-                "prefetcht1 [{far}]",
-                "add {far}, {far_step}",
+                ".endr",
                 "add {row}, {per_block}",
                 "add {panel}, {panel_bytes}*16"
             ],
@@ -305,10 +274,14 @@ macro_rules! loops {
                 $sums,
                 $count,
                 [
-                    dense_steps!(
+                    steps!(
                         3,
                         $type,
-                        "0, 1, 2, 3",
+                        [
+                            "{panel} + {panel_bytes}*\\u",
+                            "{panel} + {panel_bytes}*\\u + 32",
+                            "{panel} + {panel_bytes}*\\u + 64"
+                        ],
                         [
                             "{r0} + {k} + {size}*\\u",
                             "{r1} + {k} + {size}*\\u",
@@ -346,7 +319,6 @@ macro_rules! loops {
                     steps!(
                         3,
                         $type,
-                        "0, 1, 2, 3",
                         [
                             "{v0} + {k} + {size}*16*\\u",
                             "{v1} + {k} + {size}*16*\\u",

@@ -72,6 +72,9 @@ pub(crate) trait RowProduct<E>: Send + Sync {
     /// Bytes of the weights.
     fn bytes(&self) -> usize;
 
+    /// How much the weights were rounded.
+    fn energy(&self) -> Energy;
+
     /// Writes the products of some rows to rows that are `stride` elements apart. `encoded` has room for so many rows.
     ///
     /// # Safety
@@ -88,7 +91,7 @@ pub(crate) struct Matrix {
     k: usize,
     shape: Shape,
     packed: Buffer<f32>,
-    pub(crate) energy: Energy,
+    energy: Energy,
 }
 
 impl Matrix {
@@ -210,6 +213,10 @@ impl RowProduct<f32> for Matrix {
 
     fn bytes(&self) -> usize {
         size_of_val(self.packed.as_ref())
+    }
+
+    fn energy(&self) -> Energy {
+        self.energy
     }
 
     unsafe fn multiply(

@@ -100,8 +100,8 @@ pub unsafe trait Lanes: num_traits::Float + Default + Send + Sync + 'static {
 
 macro_rules! lanes {
     ($t:ty, $v:ident, $count:ident, $partial_load:ident, $partial_store:ident, $splat:ident,
-     $sum:ident, $add:ident, $sub:ident, $mul:ident, $div:ident, $fma:ident, $min:ident, $max:ident,
-     $abs:ident, $neg:ident, $less:ident, $equal:ident, $select:ident, $math:ident) => {
+     $sum:ident, $min:ident, $max:ident, $less:ident, $equal:ident, $select:ident, $math:ident,
+     $($name:ident = $function:ident($($operand:ident),+);)+) => {
         // SAFETY: `pulp` promises this layout of its vectors, and IEEE 754 the bits of zero.
         unsafe impl Lanes for $t {
             type V<S: Simd> = S::$v;
@@ -140,26 +140,12 @@ macro_rules! lanes {
             fn sum<S: Simd>(simd: S, v: S::$v) -> $t {
                 simd.$sum(v)
             }
-            #[inline(always)]
-            fn vadd<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
-                simd.$add(a, b)
-            }
-            #[inline(always)]
-            fn vsub<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
-                simd.$sub(a, b)
-            }
-            #[inline(always)]
-            fn vmul<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
-                simd.$mul(a, b)
-            }
-            #[inline(always)]
-            fn vdiv<S: Simd>(simd: S, a: S::$v, b: S::$v) -> S::$v {
-                simd.$div(a, b)
-            }
-            #[inline(always)]
-            fn vfma<S: Simd>(simd: S, a: S::$v, b: S::$v, c: S::$v) -> S::$v {
-                simd.$fma(a, b, c)
-            }
+            $(
+                #[inline(always)]
+                fn $name<S: Simd>(simd: S, $($operand: S::$v),+) -> S::$v {
+                    simd.$function($($operand),+)
+                }
+            )+
             // If an operand is NaN, x86 vectors return the second operand and other vectors NaN. Scalar minimum and
             // maximum return the operand that is not NaN.
             #[inline(always)]
@@ -177,14 +163,6 @@ macro_rules! lanes {
                 } else {
                     simd.$min(bound, v)
                 }
-            }
-            #[inline(always)]
-            fn vabs<S: Simd>(simd: S, a: S::$v) -> S::$v {
-                simd.$abs(a)
-            }
-            #[inline(always)]
-            fn vneg<S: Simd>(simd: S, a: S::$v) -> S::$v {
-                simd.$neg(a)
             }
             #[inline(always)]
             fn if_less<S: Simd>(
@@ -220,47 +198,25 @@ macro_rules! lanes {
 }
 
 lanes!(
-    f32,
-    f32s,
-    F32_LANES,
-    partial_load_f32s,
-    partial_store_f32s,
-    splat_f32s,
-    reduce_sum_f32s,
-    add_f32s,
-    sub_f32s,
-    mul_f32s,
-    div_f32s,
-    mul_add_e_f32s,
-    min_f32s,
-    max_f32s,
-    abs_f32s,
-    neg_f32s,
-    less_than_f32s,
-    equal_f32s,
-    select_f32s,
-    single
+    f32, f32s, F32_LANES, partial_load_f32s, partial_store_f32s, splat_f32s,
+    reduce_sum_f32s, min_f32s, max_f32s, less_than_f32s, equal_f32s, select_f32s, single,
+    vadd = add_f32s(a, b);
+    vsub = sub_f32s(a, b);
+    vmul = mul_f32s(a, b);
+    vdiv = div_f32s(a, b);
+    vfma = mul_add_e_f32s(a, b, c);
+    vabs = abs_f32s(a);
+    vneg = neg_f32s(a);
 );
 
 lanes!(
-    f64,
-    f64s,
-    F64_LANES,
-    partial_load_f64s,
-    partial_store_f64s,
-    splat_f64s,
-    reduce_sum_f64s,
-    add_f64s,
-    sub_f64s,
-    mul_f64s,
-    div_f64s,
-    mul_add_e_f64s,
-    min_f64s,
-    max_f64s,
-    abs_f64s,
-    neg_f64s,
-    less_than_f64s,
-    equal_f64s,
-    select_f64s,
-    double
+    f64, f64s, F64_LANES, partial_load_f64s, partial_store_f64s, splat_f64s,
+    reduce_sum_f64s, min_f64s, max_f64s, less_than_f64s, equal_f64s, select_f64s, double,
+    vadd = add_f64s(a, b);
+    vsub = sub_f64s(a, b);
+    vmul = mul_f64s(a, b);
+    vdiv = div_f64s(a, b);
+    vfma = mul_add_e_f64s(a, b, c);
+    vabs = abs_f64s(a);
+    vneg = neg_f64s(a);
 );

@@ -6,7 +6,7 @@ use crate::{
     call::{CallError, Sequence, check_len, check_sizes, or_panic},
     pass::PreparedLayer,
     product::Rows,
-    spec::{Direction, Layout, Lengths, Order, Sizes},
+    spec::{Layout, Lengths, Order, Sizes},
 };
 
 const OP: &str = "gru_cpu::Stack::forward";
@@ -66,13 +66,13 @@ impl Stack {
                 },
                 lengths: inputs.lengths,
             };
-            let chains: Option<Vec<_>> = layers
-                .iter()
-                .enumerate()
-                .map(|(at, layer)| layer.chain(sequence(at)))
+            let directions = layers.iter().enumerate();
+            let directions: Vec<_> = directions
+                .map(|(at, layer)| (&layer.prepared, layer.direction, sequence(at)))
                 .collect();
             let is_done = inputs.lengths.of_rows().is_none()
-                && chains.is_some_and(|of| PreparedLayer::forward_chains(&of, [n, t], y));
+                && layers.iter().all(|layer| layer.zoneout == 0.0)
+                && PreparedLayer::forward_chains(&directions, [n, t], y);
             for (at, layer) in layers.iter().enumerate().filter(|_| !is_done) {
                 let states = Rows::new(y, d * h).columns(at * h..(at + 1) * h);
                 layer.forward(h, &batch(at), sequence(at), states);
@@ -140,14 +140,6 @@ impl Layer {
         };
         self.prepared
             .forward(order, [n, t], lengths, sequence, states);
-    }
-
-    /// What [`PreparedLayer::forward_chains`] needs of this layer.
-    fn chain<'a>(
-        &'a self,
-        sequence: Sequence<'a, f32>,
-    ) -> Option<(&'a PreparedLayer, Direction, Sequence<'a, f32>)> {
-        (self.zoneout == 0.0).then_some((&self.prepared, self.direction, sequence))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::{Pass, gate_of_d::PACKED};
 use crate::{
-    call::Call,
     product::{Buffer, Rows, WIDTH},
     simd::Lanes,
 };
@@ -16,41 +15,14 @@ pub(super) struct Bias<'a, E> {
     errors: Rows<'a, E>,
 }
 
-/// Memory of a [`Bias`]: the sums, then their rounding errors. It is empty if no bias gradient is requested.
-pub(super) struct BiasBuffer<E>(Buffer<E>);
-
 impl<'a, E: Lanes> Bias<'a, E> {
-    pub(super) fn buffer(call: &Call<'_, E>, is_requested: bool) -> BiasBuffer<E> {
-        let size = if is_requested {
-            2 * call.saved_width()
-        } else {
-            0
-        };
-        BiasBuffer(Buffer::new(size))
-    }
-
-    pub(super) fn new(buffer: &'a mut BiasBuffer<E>, h: usize) -> Option<Self> {
-        let all = buffer.0.as_mut();
-        let (sums, errors) = all.split_at_mut(all.len() / 2);
+    /// The memory is empty if no bias gradient is requested.
+    pub(super) fn new([sums, errors]: [&'a mut Buffer<E>; 2], h: usize) -> Option<Self> {
+        let (sums, errors) = (sums.as_mut(), errors.as_mut());
         (!sums.is_empty()).then(|| Self {
             sums: Rows::new(sums, h),
             errors: Rows::new(errors, h),
         })
-    }
-}
-
-impl<E: Lanes> BiasBuffer<E> {
-    /// The sums corrected by their rounding errors, if they were requested.
-    pub(super) fn totals(&mut self) -> Option<&[E]> {
-        let all = self.0.as_mut();
-        let (sums, errors) = all.split_at_mut(all.len() / 2);
-        for (sum, &error) in sums.iter_mut().zip(&*errors) {
-            // An infinite sum has no finite error.
-            if error.is_finite() {
-                *sum = *sum + error;
-            }
-        }
-        (!sums.is_empty()).then_some(&*sums)
     }
 }
 
@@ -134,14 +106,21 @@ fn add_exactly<E: Lanes, S: Simd>(simd: S, a: E::V<S>, b: E::V<S>) -> (E::V<S>, 
     (sum, error)
 }
 
-/// The gradients of both biases from the sums of the pre-activation gradients, `dr̄ | dz̄ | dn̄`. With
-/// reset-after, `dn̄ ⊙ r` is a fourth block, and the last block of the recurrent bias gradient.
-pub(super) fn write<E: Copy>(
-    sums: &[E],
+/// The gradients of both biases from the sums of the pre-activation gradients, `dr̄ | dz̄ | dn̄`, and their rounding errors.
+/// With reset-after, `dn̄ ⊙ r` is a fourth block, and the last block of the recurrent bias gradient.
+pub(super) fn write<E: Lanes>(
+    sums: &mut [E],
+    errors: &[E],
     h: usize,
     d_b_ih: Option<&mut [E]>,
     d_b_hh: Option<&mut [E]>,
 ) {
+    for (sum, &error) in sums.iter_mut().zip(errors) {
+        // An infinite sum has no finite error.
+        if error.is_finite() {
+            *sum = *sum + error;
+        }
+    }
     if let Some(d_b_ih) = d_b_ih {
         d_b_ih.copy_from_slice(&sums[..3 * h]);
     }

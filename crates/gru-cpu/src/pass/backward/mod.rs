@@ -27,9 +27,10 @@ use self::{
     bias::Bias,
     outer::LhsColumns,
     recompute::{Recompute, RecomputeRows},
-    weights::Transposed,
+    weights::{Transposed, transposed},
 };
 use super::{
+    VectorRounds,
     by_rows::RowMemory,
     forward::initial_zeros,
     gate_rows::GateCells,
@@ -41,10 +42,10 @@ use crate::{
     product::{Blocks, Buffer, Columns, Rows, Strided, WIDTH},
     simd::{Gates, Lanes, Machine},
     spec::{Lengths, Reset, Sizes},
-    threads::{Member, Plan, Rounds, run_team, split},
+    threads::{Member, Plan, run_team, split},
     tuning::BARRIER_BACK_FROM,
 };
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use std::ops::Range;
 
 /// Writes the gradients. Without `saved` the gates are recomputed from the states.
@@ -95,8 +96,8 @@ fn gradients<E: Lanes>(
     let (sizes, inputs) = (call.sizes, call.inputs);
     let Sizes { n, t, i, h } = *sizes;
     let (width, after) = (call.saved_width(), call.spec.reset == Reset::AfterMatmul);
-    let weights = Transposed::new(&machine, &call, to.x.is_some());
-    let (panels, size) = (weights.gates.count(machine.lanes), size_of::<E>());
+    let weights = transposed(&machine, &call, to.x.is_some());
+    let (panels, size) = (weights.state.count(machine.lanes), size_of::<E>());
     let plan = Plan::new(sizes, panels, size, BARRIER_BACK_FROM);
     let steps = Plan::steps_back(sizes, size);
     let rows = steps * n;
@@ -121,7 +122,8 @@ fn gradients<E: Lanes>(
     let mut x = columns(to.w_ih.is_some(), i);
     let mut g = columns(to.w_hh.is_some(), h);
     let mut rg = columns(to.w_hh.is_some() && !after, h);
-    let mut bias = Bias::buffer(&call, to.b_ih.is_some() || to.b_hh.is_some());
+    let has_bias = to.b_ih.is_some() || to.b_hh.is_some();
+    let [mut bias, mut bias_errors] = [(); 2].map(|()| buffer(has_bias, width));
 
     let needs_first = to.h0.is_some() || to.start_state.is_some();
     let dh = match to.h0 {
@@ -156,7 +158,7 @@ fn gradients<E: Lanes>(
             .map(|dx| Rows::new(dx, features(&inputs.weights, sizes))),
         dw_ih: to.w_ih.map(|dw| Rows::new(dw, 3 * h)),
         dw_hh: to.w_hh.map(|dw| Rows::new(dw, 3 * h)),
-        bias: Bias::new(&mut bias, h),
+        bias: Bias::new([&mut bias, &mut bias_errors], h),
         d: Blocks::new(d, h, rows),
         ds: Rows::new(ds.as_mut(), h),
         recompute: forward_weights.as_ref().map(|weights| Recompute {
@@ -186,9 +188,7 @@ fn gradients<E: Lanes>(
     };
     let threads = pass.plan.threads();
     run_team(threads, count, Plan::helper_wait(sizes, rows), &pass);
-    if let Some(sums) = bias.totals() {
-        bias::write(sums, h, to.b_ih, to.b_hh);
-    }
+    bias::write(bias.as_mut(), bias_errors.as_ref(), h, to.b_ih, to.b_hh);
 }
 
 /// The gates of `d`, which holds the gradients of the pre-activations: `dn̄`, `dr̄`, `dz̄`, and `dn̄ ⊙ r` where
@@ -248,49 +248,29 @@ struct Pass<'a, E> {
     zeros: &'a [E],
 }
 
-impl<E: Lanes> Rounds for Pass<'_, E> {
-    fn round(&self, round: usize, member: &mut Member<'_>) {
-        self.machine.arch.dispatch(Round {
-            pass: self,
-            round,
-            member,
-        });
+impl<E: Lanes> VectorRounds for Pass<'_, E> {
+    fn machine(&self) -> &Machine {
+        &self.machine
     }
-}
-
-/// A round for one thread.
-struct Round<'a, 'b, 'c, E> {
-    pass: &'a Pass<'b, E>,
-    round: usize,
-    member: &'a mut Member<'c>,
-}
-
-impl<E: Lanes> WithSimd for Round<'_, '_, '_, E> {
-    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            pass,
-            round,
-            member,
-        } = self;
+    fn vector_round<S: Simd>(&self, simd: S, round: usize, member: &mut Member<'_>) {
         let is_first = round == 0;
-        let Sizes { n, t, .. } = *pass.call.sizes;
-        let steps = match pass.live {
-            None => t.saturating_sub((round + 1) * pass.steps)..t - round * pass.steps,
+        let Sizes { n, t, .. } = *self.call.sizes;
+        let steps = match self.live {
+            None => t.saturating_sub((round + 1) * self.steps)..t - round * self.steps,
             Some((_, rounds)) => rounds[rounds.len() - 1 - round].clone(),
         };
         let round = RoundRows {
             batch: 0..n,
             first_step: steps.start,
-            live: pass.live.map(|(live, _)| live),
+            live: self.live.map(|(live, _)| live),
         };
         let rows = round.before(steps.end);
         let own = split(rows, member.team, member.index);
-        if let Some(recompute) = &pass.recompute {
+        if let Some(recompute) = &self.recompute {
             RecomputeRows {
-                pass,
+                pass: self,
                 recompute,
                 round: round.clone(),
                 rows: own.clone(),
@@ -299,14 +279,14 @@ impl<E: Lanes> WithSimd for Round<'_, '_, '_, E> {
             .run(simd);
             member.wait();
         }
-        pass.steps_back(simd, &round, steps, member);
-        pass.pack(&round, own.clone());
+        self.steps_back(simd, &round, steps, member);
+        self.pack(&round, own.clone());
         member.wait();
-        for product in pass.outer_products(rows, is_first).into_iter().flatten() {
+        for product in self.outer_products(rows, is_first).into_iter().flatten() {
             product.run(simd, member.share(product.parts()));
         }
-        pass.input_gradients(simd, &round, own);
-        pass.add_biases(simd, rows, member.share(pass.bias_vectors()));
+        self.input_gradients(simd, &round, own);
+        self.add_biases(simd, rows, member.share(self.bias_vectors()));
     }
 }
 

@@ -34,7 +34,7 @@ impl<E: Lanes> Pass<'_, E> {
         let per_group = acting(n.div_ceil(plan.groups), h, BARRIER_BACK_FROM);
         let acting = member.team.min(plan.groups * per_group);
         let share = plan.share(member.index, acting);
-        let panels = share.of_units(pass.weights.gates.count(E::lanes::<S>()));
+        let panels = share.of_units(pass.weights.state.count(E::lanes::<S>()));
         let units = units(panels.clone(), VECTORS_BACK * E::lanes::<S>(), h);
         let (mut rows, full) = (share.rows.clone(), pass.machine.tile_rows);
         let mut all = tiles(rows.clone(), full);
@@ -297,7 +297,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         next: usize,
         part: (usize, usize),
     ) {
-        let (pass, call, weights) = (self.pass, &self.pass.call, &self.pass.weights.gates);
+        let (pass, call, weights) = (self.pass, &self.pass.call, &self.pass.weights.state);
         let (h, lanes) = (call.sizes.h, E::lanes::<S>());
         let all = weights.of_panel(panel, lanes);
         let prefetch = weights.prefetch(next, part, lanes);

@@ -1,8 +1,11 @@
 //! The transposed weights, and the products with them.
 
-use super::{super::units, gate_of_d};
+use super::{
+    super::{matrices::LayerMatrices, units},
+    gate_of_d,
+};
 use crate::{
-    call::{self, Call},
+    call::Call,
     product::{Blocks, Panels, Prefetch, Product, Shape, SumOrder, Sums, WIDTH, WeightRows, pack},
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
@@ -12,40 +15,34 @@ use pulp::Simd;
 use std::ops::Range;
 
 /// The right sides of the products over units.
-pub(super) struct Transposed<'a, E> {
-    /// Reset after the product: all gates. Before it: r and z.
-    pub(super) gates: Rhs<'a, E>,
-    /// Reset before the product: n.
-    pub(super) candidate: Option<Rhs<'a, E>>,
-    /// The input weight, if the input gradient is requested.
-    pub(super) input: Option<Rhs<'a, E>>,
-}
+pub(super) type Transposed<'a, E> = LayerMatrices<Rhs<'a, E>>;
 
-impl<'a, E: Lanes> Transposed<'a, E> {
-    pub(super) fn new(machine: &Machine, call: &Call<'a, E>, of_input: bool) -> Self {
-        let Sizes { n, t, i, h } = *call.sizes;
-        let call::Weights { w_ih, w_hh, .. } = call.inputs.weights;
-        let w_ih = w_ih.filter(|_| of_input);
-        let tiles = |rows: usize| rows.div_ceil(machine.tile_rows);
-        let rhs = |weight, gates, units, reads| Rhs::new(machine, weight, h, gates, units, reads);
-        let (reads, after) = (t * tiles(n), call.spec.reset == Reset::AfterMatmul);
-        let gates = if after {
-            gate_of_d::DQ
-        } else {
-            gate_of_d::R_AND_Z
-        };
-        let mut weights = Self {
-            gates: rhs(w_hh, gates, h, reads),
-            candidate: (!after).then(|| rhs(w_hh, gate_of_d::CANDIDATE, h, reads)),
-            input: w_ih.map(|w_ih| rhs(w_ih, gate_of_d::DP, i, tiles(t * n))),
-        };
-        let of_state = [Some(&mut weights.gates), weights.candidate.as_mut()];
-        let of_state = of_state.into_iter().flatten().map(|rhs| (rhs, w_hh));
-        let all = of_state.chain(weights.input.iter_mut().zip(w_ih));
-        let panels = all.filter_map(|(rhs, weight)| Some(rhs.panels()?.unpacked(weight)));
-        pack(panels.flatten());
-        weights
-    }
+/// The input weight is one of them if the input gradient is requested.
+pub(super) fn transposed<'a, E: Lanes>(
+    machine: &Machine,
+    call: &Call<'a, E>,
+    of_input: bool,
+) -> Transposed<'a, E> {
+    let Sizes { n, t, i, h } = *call.sizes;
+    let weights = &call.inputs.weights;
+    let tiles = |rows: usize| rows.div_ceil(machine.tile_rows);
+    let rhs = |weight, gates, units, reads| Rhs::new(machine, weight, h, gates, units, reads);
+    let (reads, after) = (t * tiles(n), call.spec.reset == Reset::AfterMatmul);
+    let gates = if after {
+        gate_of_d::DQ
+    } else {
+        gate_of_d::R_AND_Z
+    };
+    let w_ih = weights.w_ih.filter(|_| of_input);
+    let mut matrices = LayerMatrices {
+        input: w_ih.map(|w_ih| rhs(w_ih, gate_of_d::DP, i, tiles(t * n))),
+        state: rhs(weights.w_hh, gates, h, reads),
+        candidate: (!after).then(|| rhs(weights.w_hh, gate_of_d::CANDIDATE, h, reads)),
+    };
+    let all = matrices.with_weights(weights);
+    let panels = all.filter_map(|(rhs, weight)| Some(rhs.panels()?.unpacked(weight)));
+    pack(panels.flatten());
+    matrices
 }
 
 /// A transposed weight.

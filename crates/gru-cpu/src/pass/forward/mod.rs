@@ -3,7 +3,6 @@
 mod round;
 mod step;
 
-use self::round::Round;
 use super::{
     by_rows::RowMemory,
     gate_rows::GateCells,
@@ -16,7 +15,7 @@ use crate::{
     product::{Buffer, Rows},
     simd::{Gates, Lanes, Machine},
     spec::{Lengths, Reset},
-    threads::{Member, Plan, Rounds, for_each, run_solo, run_team},
+    threads::{Plan, for_each, run_solo, run_team},
     tuning::BARRIER_FROM,
 };
 use std::ops::Range;
@@ -33,14 +32,12 @@ pub(crate) fn forward<E: Lanes>(
     let call = Call::new(gru, inputs);
     let weights = &ForwardWeights::for_call(&machine, &call);
     let gates = &Gates::new(&machine, &call.spec);
+    let (update, direction) = (call.spec.update, gru.order.direction);
     if saved.is_none()
         && lengths.of_rows().is_none()
-        && weights.is_small(&call.spec, gates, gru.sizes.h)
+        && let Some(chain) = weights.chain(&gru.sizes, update, direction, &inputs.sequence)
     {
-        let (update, direction) = (call.spec.update, gru.order.direction);
-        if let Some(chain) = weights.chain(&gru.sizes, update, direction, &inputs.sequence) {
-            return run_chains(&machine, &gru.sizes, inputs.sequence.x, &[chain], states);
-        }
+        return run_chains(&machine, &gru.sizes, inputs.sequence.x, &[chain], states);
     }
     Pass {
         weights,
@@ -210,14 +207,4 @@ struct Group<'a, E> {
     cells: GateCells<'a, E>,
     /// With a mask: `m ⊙ h₋₁` of even steps and of odd steps, and with starts `m ⊙` the start state.
     g: Rows<'a, E>,
-}
-
-impl<E: Lanes> Rounds for Group<'_, E> {
-    fn round(&self, round: usize, member: &mut Member<'_>) {
-        self.pass.machine.arch.dispatch(Round {
-            group: self,
-            round,
-            member,
-        });
-    }
 }

@@ -5,7 +5,7 @@
 
 use super::{
     super::{
-        Part,
+        Part, VectorRounds,
         gate_rows::GateRows,
         next,
         project::{Project, RoundRows},
@@ -16,42 +16,33 @@ use super::{
     step::Step,
 };
 use crate::{
-    simd::Lanes,
+    simd::{Lanes, Machine},
     threads::{Member, acting, tiles},
     tuning::{BARRIER_FROM, CANDIDATE_VECTORS, PANELS_OF_A_ROW},
 };
-use pulp::{Simd, WithSimd};
+use pulp::Simd;
 use std::ops::Range;
 
-pub(super) struct Round<'a, 'b, 'c, E> {
-    pub(super) group: &'a Group<'b, E>,
-    pub(super) round: usize,
-    pub(super) member: &'a mut Member<'c>,
-}
-
-impl<E: Lanes> WithSimd for Round<'_, '_, '_, E> {
-    type Output = ();
+impl<E: Lanes> VectorRounds for Group<'_, E> {
+    fn machine(&self) -> &Machine {
+        &self.pass.machine
+    }
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self {
-            group,
-            round,
-            member,
-        } = self;
-        let Pass { call, weights, .. } = group.pass;
+    fn vector_round<S: Simd>(&self, simd: S, round: usize, member: &mut Member<'_>) {
+        let Pass { call, weights, .. } = self.pass;
         let (h, lanes) = (call.sizes.h, E::lanes::<S>());
-        let steps = match group.live {
+        let steps = match self.live {
             None => {
-                let first = round * group.steps;
-                first..(first + group.steps).min(call.sizes.t)
+                let first = round * self.steps;
+                first..(first + self.steps).min(call.sizes.t)
             }
             Some((_, rounds)) => rounds[round].clone(),
         };
         let round = RoundRows {
-            batch: group.rows.clone(),
+            batch: self.rows.clone(),
             first_step: steps.start,
-            live: group.live.map(|(live, _)| live),
+            live: self.live.map(|(live, _)| live),
         };
         let panels = member.share(weights.panels());
         Project {
@@ -60,19 +51,19 @@ impl<E: Lanes> WithSimd for Round<'_, '_, '_, E> {
             rows: 0..round.before(steps.end),
             panels: panels.clone(),
             round: round.clone(),
-            p: group.cells.p,
-            memory: group.cells.memory,
+            p: self.cells.p,
+            memory: self.cells.memory,
         }
         .run(simd);
         let acting = acting(round.at(steps.start), h, BARRIER_FROM).min(member.team);
         let has_mask = steps.start == 0 && call.inputs.sequence.recurrent_mask.is_some();
         if has_mask {
-            group.mask_initial(units(panels, lanes, h));
+            self.mask_initial(units(panels, lanes, h));
         }
         if has_mask || acting < member.team {
             member.wait();
         }
-        group.steps(simd, &round, steps, acting, member);
+        self.steps(simd, &round, steps, acting, member);
     }
 }
 
