@@ -217,7 +217,7 @@ fn operations_of_a_sequence() -> Result<(), String> {
     Ok(())
 }
 
-/// Burn 0.22.1 has no all-reduce on Flex or on a server, so `char-gru --devices` gathers gradients
+/// Burn 0.22.1 has no all-reduce on Flex or on a server, so char-gru gathers the gradients of several devices
 /// itself. If this test fails, Burn has an all-reduce.
 fn no_collective_on_flex() -> Result<(), String> {
     let sum = |device: &Device| {

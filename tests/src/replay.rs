@@ -17,10 +17,13 @@ use burn::{
     module::{Module, ModuleMapper, Param},
     nn::loss::CrossEntropyLossConfig,
     optim::GradientsParams,
-    tensor::{Device, Tensor},
+    tensor::{Device, Tensor, TensorData},
 };
-use char_model::{
-    clip::clip_norm, data::Window, exchange, model::CharGru, step::Learner, vocabulary::Vocabulary,
+use char_gru::{
+    clip::clip_norm,
+    data::{Streams, Vocabulary},
+    learner::{Learner, Outcome},
+    model::CharGru,
 };
 use gru_convert::StateDict;
 use libtest_mimic::Trial;
@@ -66,16 +69,12 @@ impl Record {
             let text = metadata.get(key).ok_or(format!("no {key}"))?;
             serde_json::from_str(text).map_err(|e| e.to_string())
         };
-        let characters = json("vocab")?;
-        let characters = characters
-            .as_array()
-            .ok_or("vocab: expected a list")?
-            .iter();
-        let characters = characters.filter_map(|c| c.as_str()?.chars().next());
+        let characters: Vec<String> =
+            serde_json::from_value(json("vocab")?).map_err(|e| e.to_string())?;
         Ok(Self {
             dict: StateDict::from_safetensors(&path).map_err(|e| e.to_string())?,
             run: json("run")?,
-            vocabulary: Vocabulary::new(characters.collect()).map_err(|e| e.to_string())?,
+            vocabulary: Vocabulary::of(&characters.concat()),
         })
     }
 
@@ -104,24 +103,23 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
     let record = Record::read()?;
     let all = values_by_key(&record.dict);
     let [n, t, steps] = ["N", "T", "steps"].map(|name| record.size(name));
-    let (model, _) = exchange::import(&record.part("init."), &record.vocabulary, device)
-        .map_err(|e| e.to_string())?;
-    let ids: Vec<i32> = all["ids"].iter().map(|&id| id as i32).collect();
-    let stream = (ids.len() - 1) / n;
-    let columns = |from: usize| -> Vec<i32> {
-        let rows = (0..n).flat_map(|row| &ids[row * stream + from..][..t]);
-        rows.copied().collect()
-    };
-    let window = |from: usize| Window::new(columns(from), columns(from + 1), n, t);
-    first_gradients(&record, &model, &window(0), device, factor)?;
-    let mut learner = Learner::new(model, record.number("clip"), std::slice::from_ref(device));
+    let mut init = record.part("init.");
+    let characters = record.vocabulary.characters().iter();
+    let characters: Vec<f32> = characters.map(|&c| c as u32 as f32).collect();
+    init.insert("characters", TensorData::from(&characters[..]));
+    let (model, _) = CharGru::from_arrays(&init, device).map_err(|e| e.to_string())?;
+    let ids = all["ids"].iter().map(|&id| id as i32).collect();
+    let streams = Streams::new(ids, n, t).map_err(|e| e.to_string())?;
+    first_gradients(&record, &model, &streams, device, factor)?;
+    let mut learner = Learner::new(model, vec![device.clone()]);
     let recorded = all["losses"].iter().zip(&all["grad_norms"]);
     for (step, (&loss, &norm)) in recorded.enumerate().take(steps) {
-        let outcome = learner.step(&window(step * t), record.number("lr"));
-        let outcome = outcome.map_err(|e| e.to_string())?;
+        let times = step * t..(step + 1) * t;
+        let outcome = learner.step(&streams, times, record.number("lr"));
+        let outcome: Outcome = outcome.map_err(|e| e.to_string())?;
         for (name, got, expected, bound) in [
             ("loss", outcome.loss, loss, LOSS),
-            ("gradient norm", outcome.gradient_norm, norm, NORM),
+            ("gradient norm", outcome.norm, norm, NORM),
         ] {
             let got = values(got)[0];
             let off = (got - expected).abs() / expected;
@@ -134,9 +132,10 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
         }
     }
 
-    let state = learner.state().expect("there is at least one step");
+    let state = learner.states[0].clone();
     within("state", &values(state), &all["h_final"], STATE * factor)?;
-    let learnt = exchange::export(&learner.model, &record.vocabulary).map_err(|e| e.to_string())?;
+    let learnt = learner.model.to_arrays(&record.vocabulary);
+    let learnt = learnt.map_err(|e| e.to_string())?;
     all_within(
         &values_by_key(&learnt),
         &values_by_key(&record.part("final.")),
@@ -148,17 +147,20 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
 fn first_gradients(
     record: &Record,
     model: &CharGru,
-    window: &Window,
+    streams: &Streams,
     device: &Device,
     factor: f64,
 ) -> Result<(), String> {
-    let (logits, _) = model.forward(window.inputs(device), None);
+    let window = 0..record.size("T");
+    let (inputs, targets) = streams.window(0..streams.count, window, device);
+    let (logits, _) = model.forward(inputs, None);
     let loss = CrossEntropyLossConfig::new().init(device);
-    let loss = loss.forward(logits, window.targets(device));
+    let loss = loss.forward(logits, targets);
     let gradients = GradientsParams::from_grads(loss.backward(), model);
     let (gradients, _) = clip_norm(model, gradients, record.number("clip"));
     let in_their_place = model.clone().map(&mut InPlaceOfParameters(gradients));
-    let got = exchange::export(&in_their_place, &record.vocabulary).map_err(|e| e.to_string())?;
+    let got = in_their_place.to_arrays(&record.vocabulary);
+    let got = got.map_err(|e| e.to_string())?;
     let (got, expected) = (
         values_by_key(&got),
         values_by_key(&record.part("step0.grad_clipped.")),

@@ -1,70 +1,83 @@
-//! Every error, each as one line for the user.
+//! All errors. `Display` is the whole message.
 
-use char_model::error::Error as ModelError;
+use std::{io, path::PathBuf};
+
+use burn::store::RecordError;
 use gru_convert::ConvertError;
-use training_kit::error::Error as RunError;
 
-/// The exit code of a run that the user stopped, as in shells.
-pub const STOPPED: u8 = 130;
-
-/// An error of the program. `Display` is the whole message.
+/// An error of the library or the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
-    Model(#[from] ModelError),
+    /// A file or folder that cannot be read or written.
+    #[error("{path}: {1}", path = .0.display())]
+    File(PathBuf, io::Error),
 
-    #[error("the file does not contain the model's characters; give them with --characters FILE")]
-    NoCharacters,
+    /// A text without a window of this length.
+    #[error("text: too short for a window of {0} characters")]
+    TooShort(usize),
 
-    #[error("the backend {name} is not in this build; add --features {name} to the cargo command")]
-    BackendMissing { name: String },
+    /// A character that the model did not learn.
+    #[error("text: the model does not know the character {0:?}")]
+    Unknown(char),
 
-    #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
-    #[error("the backend {name} found no usable device: {reason}")]
-    BackendAbsent { name: String, reason: String },
+    /// A model file without the arrays or shapes of a model.
+    #[error("model: {0}")]
+    Model(#[from] ConvertError),
 
-    #[cfg(not(feature = "remote"))]
-    #[error(
-        "this build does not support servers; rebuild with: cargo run --release -p char-gru --features \
-         remote -- --devices …"
-    )]
-    RemoteMissing,
+    /// A model file whose characters are not a sorted list.
+    #[error("model: expected `characters` to be sorted code points, one per token")]
+    Characters,
 
-    #[cfg(feature = "remote")]
-    #[error("cannot use the server {address}: {reason}")]
-    Unreachable { address: String, reason: String },
+    /// A loss, gradient or score that is infinite or NaN.
+    #[error("the {0} is not finite; try a smaller learning rate")]
+    NotFinite(&'static str),
 
-    #[error("stopped at step {step}; resume with the same arguments and --resume")]
-    Stopped { step: usize },
+    /// A device that reports an error.
+    #[error("device: {0}")]
+    Device(String),
+
+    /// A backend that is unknown, absent on this machine, or not in this build, and the reason.
+    #[error("backend {0}: {1}")]
+    Backend(String, String),
+
+    /// A checkpoint that is damaged, or of another run.
+    #[error("checkpoint: {0}")]
+    Checkpoint(String),
+
+    /// A record of the model or the optimizer that cannot be written or read.
+    #[error("checkpoint: {0}")]
+    Record(#[from] RecordError),
+
+    /// Ctrl-C.
+    #[error("stopped after step {0}; add --resume to continue")]
+    Stopped(usize),
+
+    /// A folder with a checkpoint, and neither `--resume` nor `--overwrite`.
+    #[error("{}: contains a run; add --resume to continue it, or --overwrite to replace it", .0.display())]
+    Exists(PathBuf),
+
+    /// A folder that another process uses.
+    #[error("{}: another program is training in this folder", .0.display())]
+    Locked(PathBuf),
 }
 
 impl Error {
-    /// 2 for invalid arguments (as clap), [`STOPPED`], or 1 for errors at run time.
+    /// For `map_err` of operations on the file `path`.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        |source| Self::File(path.into(), source)
+    }
+
+    /// For `map_err` of operations on a device.
+    pub fn device(reason: impl ToString) -> Self {
+        Self::Device(reason.to_string())
+    }
+
+    /// 2 for arguments and files, 1 for failures while running, 130 after Ctrl-C, as in shells.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Model(error) => match error {
-                ModelError::Diverged { .. } | ModelError::NotFinite => 1,
-                ModelError::Run(RunError::Device(_)) => 1,
-                _ => 2,
-            },
-            Self::Stopped { .. } => STOPPED,
-            #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
-            Self::BackendAbsent { .. } => 1,
-            #[cfg(feature = "remote")]
-            Self::Unreachable { .. } => 1,
+            Self::NotFinite(_) | Self::Device(_) => 1,
+            Self::Stopped(_) => 130,
             _ => 2,
         }
-    }
-}
-
-impl From<RunError> for Error {
-    fn from(error: RunError) -> Self {
-        Self::Model(error.into())
-    }
-}
-
-impl From<ConvertError> for Error {
-    fn from(error: ConvertError) -> Self {
-        Self::Model(error.into())
     }
 }

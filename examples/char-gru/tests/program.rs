@@ -1,77 +1,142 @@
-//! Runs the program's commands one after the other on the CPU, as a user does.
-#![cfg(feature = "flex")]
+//! Runs the program as a user does.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{thread::sleep, time::Duration};
 
-/// Runs `char-gru` in a folder and returns its output.
+const TRAIN: &str =
+    "train --text text --embed 8 --hidden 16 --epochs 6 --batch 4 --seq 16 --lr 0.02 --dropout 0.1";
+
+fn program(folder: &Path, arguments: &str) -> Command {
+    fs::write(folder.join("text"), "a rose is a rose. ".repeat(60)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_char-gru"));
+    command.args(arguments.split(' ')).current_dir(folder);
+    // The device to which Burn loads an optimizer. By default this may be a missing GPU.
+    command
+        .env("BURN_DEVICE", "flex")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// The output of a command, which succeeds.
 #[track_caller]
 fn run(folder: &Path, arguments: &str) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_char-gru"))
-        .args(arguments.split(' '))
-        .current_dir(folder)
-        // The device to which Burn loads an optimizer. By default this may be a missing GPU.
-        .env("BURN_DEVICE", "flex")
-        .output()
-        .unwrap();
+    let output = program(folder, arguments).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "char-gru {arguments}\n{errors}");
+    assert!(output.status.success(), "{arguments}: {errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
-fn trains_resumes_samples_evaluates_exports_and_imports() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |arguments: &str| run(folder.path(), arguments);
-
-    run("train --epochs 1 --max-steps 40");
-    let resumed = run("train --epochs 1 --max-steps 60 --resume");
-    assert!(resumed.contains("resuming after step 40"), "{resumed}");
-    let sample = run("sample --length 80");
-    assert!(sample.chars().count() >= 80, "{sample}");
-    fs::write(folder.path().join("text.txt"), "et dolorem et dolorem").unwrap();
-    let bits = run("eval text.txt");
-    assert!(bits.contains("bits per character"), "{bits}");
-
-    run("export char-gru/model.bpk model.safetensors");
-    run("import model.safetensors again/model.bpk");
-    assert_eq!(run("sample again/model.bpk --length 80"), sample);
+/// A command fails with exit code 2 and one line that contains `expected`.
+#[track_caller]
+fn fails(folder: &Path, arguments: &str, expected: &str) {
+    let output = program(folder, arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {errors}");
+    assert!(
+        errors.starts_with("error: ") && errors.contains(expected),
+        "{errors}"
+    );
 }
 
-/// After the last step the program writes a text, which may be long.
-#[cfg(unix)]
-#[test]
-fn a_signal_ends_the_program_after_the_training() {
-    use std::io::{BufRead, BufReader};
-    use std::process::Stdio;
+/// The loss of each step.
+fn losses(run: &Path) -> Vec<f64> {
+    let log = fs::read_to_string(run.join("log.jsonl")).unwrap();
+    let loss = |line| serde_json::from_str::<serde_json::Value>(line).unwrap()["loss"].as_f64();
+    log.lines().map(|line| loss(line).unwrap()).collect()
+}
 
+#[test]
+fn a_run_learns_and_resumes_to_the_same_losses() {
     let folder = tempfile::tempdir().unwrap();
-    let mut program = Command::new(env!("CARGO_BIN_EXE_char-gru"))
-        .args("train --max-steps 2 --length 1000000000".split(' '))
-        .current_dir(&folder)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    // The pipe stays open, so that the program cannot end by itself.
-    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("holds the model")));
-    let signal = Command::new("kill")
-        .args(["-TERM", &program.id().to_string()])
-        .status();
-    assert!(signal.unwrap().success());
-    let start = Instant::now();
-    let ended = loop {
-        match program.try_wait().unwrap() {
-            Some(status) => break Some(status),
-            None if start.elapsed() > Duration::from_secs(60) => break None,
-            None => std::thread::sleep(Duration::from_millis(20)),
-        }
+    let folder = folder.path();
+    let output = run(folder, &format!("{TRAIN} --out whole"));
+    let whole = losses(&folder.join("whole"));
+    assert!(whole[whole.len() - 1] < 0.5 * whole[0], "{whole:?}");
+
+    run(folder, &format!("{TRAIN} --out broken --max-steps 20"));
+    let resume = format!("{TRAIN} --out broken --resume");
+    let mut killed = program(folder, &resume).spawn().unwrap();
+    sleep(Duration::from_millis(100));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    run(folder, &resume);
+    assert_eq!(losses(&folder.join("broken")), whole);
+    let model = |out: &str| fs::read(folder.join(out).join("model.safetensors")).unwrap();
+    assert_eq!(model("broken"), model("whole"));
+
+    // The model with the lowest validation loss, on the last tenth.
+    let losses = output
+        .lines()
+        .filter_map(|line| line.split("validation ").nth(1));
+    let lowest = losses.min_by(|a, b| a.partial_cmp(b).unwrap()).unwrap();
+    fs::write(folder.join("last"), &"a rose is a rose. ".repeat(6)).unwrap();
+    let evaluated = run(folder, "evaluate last --model whole/model.safetensors");
+    assert_eq!(evaluated.trim(), format!("{lowest} per character"));
+    let sample = run(
+        folder,
+        "generate whole/model.safetensors --prompt rose --length 60",
+    );
+    assert!(
+        sample.starts_with("rose") && sample.contains(" is a "),
+        "{sample}"
+    );
+}
+
+#[test]
+fn several_devices_learn_what_one_learns() {
+    let folder = tempfile::tempdir().unwrap();
+    let train = |out: &str, backend: &str| {
+        let train = TRAIN.replace("--dropout 0.1", "--dropout 0 --layers 2 --max-steps 10");
+        run(
+            folder.path(),
+            &format!("{train} --out {out} --backend {backend}"),
+        );
+        losses(&folder.path().join(out))
     };
-    let _ = program.kill();
-    assert_eq!(ended.and_then(|status| status.code()), Some(130));
+    let expected = train("one", "flex");
+    let got = train("three", "flex,flex,flex"); // two rows, two rows, none
+    assert!(
+        got.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5),
+        "{got:?} {expected:?}"
+    );
+}
+
+#[test]
+fn wrong_arguments_and_files_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let train = format!("{TRAIN} --out run");
+    fails(folder, &format!("{train} --resume"), "checkpoint");
+    run(folder, &format!("{train} --max-steps 1"));
+    let resume = |more: &str| format!("{train} --resume{more}");
+    fails(folder, &train, "--resume to continue it, or --overwrite");
+    fails(folder, &resume(" --seed 2"), "settings");
+    let other = resume("").replace("--text text", "--text run/log.jsonl");
+    fails(folder, &other, "another text");
+    let checkpoint = folder.join("run/checkpoint");
+    let intact = fs::read(&checkpoint).unwrap();
+    for byte in [0, intact.len() / 3, intact.len() / 2, intact.len() - 1] {
+        let mut damaged = intact.clone();
+        damaged[byte] ^= 1;
+        fs::write(&checkpoint, damaged).unwrap();
+        fails(folder, &resume(""), "damaged");
+    }
+    fs::write(&checkpoint, &intact[..intact.len() / 2]).unwrap();
+    fails(folder, &resume(""), "damaged");
+    let lock = File::open(folder.join("run/lock")).unwrap();
+    lock.lock().unwrap();
+    fails(folder, &format!("{train} --overwrite"), "another program");
+
+    fs::write(folder.join("short"), "short").unwrap();
+    fs::write(folder.join("latin"), b"caf\xe9").unwrap();
+    fails(folder, "train --text short --out other", "too short");
+    fails(folder, "train --text latin --out other", "UTF-8");
+    fails(folder, "train --hidden 0", "--hidden");
+    fails(folder, "train --backend abacus", "backend abacus");
+    fails(folder, "generate missing", "missing");
+    fails(folder, "generate text", "text");
+    fails(folder, "generate run/model.safetensors --prompt roß", "'ß'");
 }

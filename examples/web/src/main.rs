@@ -1,12 +1,9 @@
-//! Builds and serves the page. Commands and exit codes.
+//! The program `web`: builds and serves the page.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use web::bundle::{bundle, folder};
-use web::error::Error;
-use web::serve::Site;
 
 /// A web page that trains a character-level GRU
 #[derive(Parser)]
@@ -24,7 +21,7 @@ struct Cli {
 enum Command {
     /// Compile the module and build the page
     Build {
-        /// Also build the module for WebGPU
+        /// Also for WebGPU
         #[arg(long)]
         webgpu: bool,
     },
@@ -37,20 +34,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let page = cli.page.unwrap_or_else(|| folder().join("page"));
+    let page = cli.page.unwrap_or_else(|| web::folder().join("page"));
+    let ready = |port| println!("http://127.0.0.1:{port} (stop with Ctrl-C)");
     let result = match cli.command {
-        Command::Build { webgpu } => bundle(&page, webgpu).map(|files| {
-            let all: usize = files.iter().map(|file| file.compressed).sum();
-            for file in files {
-                let (bytes, compressed) = (file.bytes, file.compressed);
-                println!(
-                    "{bytes:>10} bytes, {compressed:>9} compressed   {}",
-                    file.name
-                );
-            }
-            println!("{}: {all} bytes compressed in total", page.display());
-        }),
-        Command::Serve { port } => serve(&page, port),
+        Command::Build { webgpu } => web::build(&page, webgpu),
+        Command::Serve { port } => web::serve(&page, port, ready),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -59,11 +47,4 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-fn serve(page: &std::path::Path, port: u16) -> Result<(), Error> {
-    let site = Site::open(page, port)?;
-    println!("http://{} (stop with Ctrl-C)", site.address());
-    site.serve();
-    Ok(())
 }
