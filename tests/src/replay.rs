@@ -22,7 +22,7 @@ use burn::{
 use char_gru::{
     clip::clip_norm,
     data::{Streams, Vocabulary},
-    learner::{Learner, Outcome},
+    learner::Learner,
     model::CharGru,
 };
 use gru_convert::StateDict;
@@ -116,12 +116,11 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
     for (step, (&loss, &norm)) in recorded.enumerate().take(steps) {
         let times = step * t..(step + 1) * t;
         let outcome = learner.step(&streams, times, record.number("lr"));
-        let outcome: Outcome = outcome.map_err(|e| e.to_string())?;
+        let outcome = values(outcome.map_err(|e| e.to_string())?);
         for (name, got, expected, bound) in [
-            ("loss", outcome.loss, loss, LOSS),
-            ("gradient norm", outcome.norm, norm, NORM),
+            ("loss", outcome[0], loss, LOSS),
+            ("gradient norm", outcome[1], norm, NORM),
         ] {
-            let got = values(got)[0];
             let off = (got - expected).abs() / expected;
             if off.is_nan() || off > bound * factor {
                 return Err(format!(

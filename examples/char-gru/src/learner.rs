@@ -30,14 +30,6 @@ pub struct Learner {
     pub states: Vec<Tensor<3>>,
 }
 
-/// The results of a step, still on the device.
-pub struct Outcome {
-    /// Mean cross-entropy in nats per character.
-    pub loss: Tensor<1>,
-    /// Global norm of the gradient before clipping.
-    pub norm: Tensor<1>,
-}
-
 impl Learner {
     /// Trains `model` on `devices`, which must support autodiff.
     pub fn new(model: CharGru, devices: Vec<Device>) -> Self {
@@ -50,6 +42,7 @@ impl Learner {
     }
 
     /// Trains on a window that continues the previous one: the state is carried, and gradients stop at its start.
+    /// Returns two values: the mean cross-entropy in nats per character, and the norm of the gradient before clipping.
     ///
     /// # Errors
     /// If a device reports an error.
@@ -58,7 +51,7 @@ impl Learner {
         streams: &Streams,
         times: Range<usize>,
         learning_rate: f64,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<Tensor<1>, Error> {
         let count = streams.count;
         let rows = count.div_ceil(self.devices.len());
         let mut states = mem::take(&mut self.states).into_iter();
@@ -72,10 +65,9 @@ impl Learner {
             self.states.push(state.detach());
             let loss = CrossEntropyLossConfig::new().init(device);
             let loss = loss.forward(scores, targets) * share;
-            parts.push((
-                loss.clone().inner(),
-                GradientsParams::from_grads(loss.backward(), &model),
-            ));
+            let value = loss.clone().inner();
+            let gradients = GradientsParams::from_grads(loss.backward(), &model);
+            parts.push((value, gradients));
             // Starts the work now, so that all devices work at the same time.
             device.flush().map_err(Error::device)?;
         }
@@ -87,21 +79,18 @@ impl Learner {
             losses.push(loss.to_device(&home.clone().inner()));
             sum.accumulate(&self.model, gradients.to_device(home, &self.model));
         }
-        let (gradients, norm) = clip_norm(&self.model, sum.grads(), MAX_NORM);
-        self.model = self
-            .optimizer
-            .step(learning_rate, self.model.clone(), gradients);
+        let model = self.model.clone();
+        let (gradients, norm) = clip_norm(&model, sum.grads(), MAX_NORM);
+        self.model = self.optimizer.step(learning_rate, model, gradients);
         let loss = Tensor::cat(losses, 0).sum();
-        Ok(Outcome { loss, norm })
+        Ok(Tensor::cat(vec![loss, norm], 0))
     }
 
     /// Continues from a state `[L, N, H]`.
     pub fn set_state(&mut self, state: Tensor<3>) {
         let rows = state.dims()[1].div_ceil(self.devices.len());
-        let states = state.split(rows, 1).into_iter().zip(&self.devices);
-        self.states = states
-            .map(|(state, device)| state.to_device(device))
-            .collect();
+        let parts = state.split(rows, 1).into_iter().zip(&self.devices);
+        self.states = parts.map(|(part, device)| part.to_device(device)).collect();
     }
 
     /// Sets the random numbers of the next step.

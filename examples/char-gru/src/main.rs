@@ -72,12 +72,7 @@ struct Train {
 
     /// Where to compute: flex, ndarray, wgpu, vulkan, metal, webgpu, cuda or rocm. Each of several devices, as in
     /// cuda:0,cuda:1, computes some of the streams
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "flex",
-        value_delimiter = ','
-    )]
+    #[arg(long, default_value = "flex", value_delimiter = ',')]
     backend: Vec<String>,
 
     #[command(flatten)]
@@ -100,11 +95,7 @@ struct Evaluate {
     text: PathBuf,
 
     /// The model file
-    #[arg(
-        long,
-        value_name = "MODEL",
-        default_value = "char-gru/model.safetensors"
-    )]
+    #[arg(long, default_value = "char-gru/model.safetensors")]
     model: PathBuf,
 }
 
@@ -115,13 +106,11 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate(&args.model, &args.sampling),
         Command::Evaluate(args) => evaluate(&args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("error: {error}");
+    ExitCode::from(error.exit_code())
 }
 
 fn train(args: Train) -> Result<(), Error> {
@@ -140,8 +129,7 @@ fn train(args: Train) -> Result<(), Error> {
     }
 
     let last = args.max_steps.unwrap_or(usize::MAX).min(trainer.steps());
-    let style =
-        ProgressStyle::with_template("{percent:>3}% {wide_bar} {msg}  {per_sec}  {eta} left");
+    let style = ProgressStyle::with_template("{percent:>3}% {wide_bar} {msg}  {per_sec}  {eta}");
     let bar = ProgressBar::new(last as u64).with_style(style.expect("the template is valid"));
     bar.set_position(trainer.progress.steps.len() as u64);
     bar.reset_eta();
@@ -193,8 +181,8 @@ fn line(trainer: &Trainer) -> String {
     let Progress { steps, validations } = &trainer.progress;
     let steps = &steps[steps.len().saturating_sub(trainer.windows())..];
     let training = steps.iter().map(|s| f64::from(s.loss)).sum::<f64>() / steps.len() as f64;
-    let (epoch, validation) = (steps[0].epoch, validations[validations.len() - 1].1);
-    let validation = bits(validation);
+    let epoch = steps[steps.len() - 1].epoch;
+    let validation = bits(validations[validations.len() - 1].1);
     format!("epoch {epoch:>3}   training {training:.3}   validation {validation}")
 }
 

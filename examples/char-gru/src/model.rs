@@ -79,17 +79,14 @@ impl CharGru {
     /// If an array is missing or has another shape, or if the characters are not sorted.
     pub fn from_arrays(arrays: &StateDict, device: &Device) -> Result<(Self, Vocabulary), Error> {
         let [v] = arrays.shape("characters")?;
-        let codes = arrays.tensor::<1>("characters", [v], &Device::flex())?;
-        let codes = codes.into_data();
+        let codes = arrays
+            .tensor::<1>("characters", [v], &Device::flex())?
+            .into_data();
         let characters = codes.iter::<f32>().map(|code| char::from_u32(code as u32));
-        let characters: String = characters.collect::<Option<_>>().ok_or(Error::Characters)?;
-        let vocabulary = Vocabulary::of(&characters);
-        if !vocabulary
-            .characters()
-            .iter()
-            .copied()
-            .eq(characters.chars())
-        {
+        let characters: Option<Vec<char>> = characters.collect();
+        let characters = characters.ok_or(Error::Characters)?;
+        let vocabulary = Vocabulary::of(&String::from_iter(&characters));
+        if vocabulary.characters() != characters {
             return Err(Error::Characters);
         }
 

@@ -16,7 +16,7 @@ use web_time::Instant;
 
 use crate::data::{Streams, Text};
 use crate::error::Error;
-use crate::learner::{Learner, Outcome};
+use crate::learner::Learner;
 use crate::model::CharGru;
 
 /// Adam divides by a running scale of the gradient, which is not accurate in the first steps.
@@ -73,13 +73,7 @@ fn count() -> RangedU64ValueParser<usize> {
 pub fn number(range: RangeInclusive<f64>) -> impl Fn(&str) -> Result<f64, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|x| range.contains(x));
-        number.ok_or_else(|| {
-            format!(
-                "expected a number from {} to {}",
-                range.start(),
-                range.end()
-            )
-        })
+        number.ok_or_else(|| format!("expected a number in {range:?}"))
     }
 }
 
@@ -188,9 +182,9 @@ impl Trainer {
         let learning_rate = learning_rate(lr, done, self.steps());
         self.learner.seed(seed.wrapping_add(done as u64));
         let times = offset..offset + seq;
-        let Outcome { loss, norm } = self.learner.step(&self.text.train, times, learning_rate)?;
-        let values = read(Tensor::cat(vec![loss, norm], 0)).await?;
-        let (loss, gradient_norm) = (values[0], values[1]);
+        let outcome = self.learner.step(&self.text.train, times, learning_rate)?;
+        let outcome = read(outcome).await?;
+        let (loss, gradient_norm) = (outcome[0], outcome[1]);
         if !(loss.is_finite() && gradient_norm.is_finite()) {
             return Err(Error::NotFinite("training loss"));
         }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::{thread::sleep, time::Duration};
 
 const TRAIN: &str =
@@ -13,10 +13,7 @@ fn program(folder: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_char-gru"));
     command.args(arguments.split(' ')).current_dir(folder);
     // The device to which Burn loads an optimizer. By default this may be a missing GPU.
-    command
-        .env("BURN_DEVICE", "flex")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.env("BURN_DEVICE", "flex");
     command
 }
 
@@ -58,10 +55,12 @@ fn a_run_learns_and_resumes_to_the_same_losses() {
 
     run(folder, &format!("{TRAIN} --out broken --max-steps 20"));
     let resume = format!("{TRAIN} --out broken --resume");
-    let mut killed = program(folder, &resume).spawn().unwrap();
-    sleep(Duration::from_millis(100));
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    for milliseconds in [50, 100, 200] {
+        let mut killed = program(folder, &resume).spawn().unwrap();
+        sleep(Duration::from_millis(milliseconds));
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+    }
     run(folder, &resume);
     assert_eq!(losses(&folder.join("broken")), whole);
     let model = |out: &str| fs::read(folder.join(out).join("model.safetensors")).unwrap();
