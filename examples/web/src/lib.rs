@@ -1,9 +1,11 @@
 //! Builds and serves the web page that trains a character-level GRU.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs, io};
+use std::{env, fs};
 
+use flate2::{Compression, write::GzEncoder};
 use tiny_http::{Header, Response, Server};
 use wasm_bindgen_cli_support::Bindgen;
 
@@ -42,11 +44,12 @@ pub fn folder() -> PathBuf {
     std::path::absolute(&target).unwrap_or(target).join("web")
 }
 
-/// Builds the page into `page`, with WebGPU if `webgpu` is set.
+/// Builds the page into `page`, with WebGPU if `webgpu` is set. Returns the size of the module in bytes, compressed with
+/// gzip as most servers do.
 ///
 /// # Errors
 /// If the compiler fails, or if a file cannot be written.
-pub fn build(page: &Path, webgpu: bool) -> Result<(), Error> {
+pub fn build(page: &Path, webgpu: bool) -> Result<usize, Error> {
     let mut cargo = Command::new("cargo");
     cargo
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -72,12 +75,15 @@ pub fn build(page: &Path, webgpu: bool) -> Result<(), Error> {
         bindgen.generate(page)
     };
     bind(&mut Bindgen::new()).map_err(|reason| Error::Bind(format!("{reason:#}")))?;
-    for name in ["index.html", "page.js", "worker.js"] {
-        let to = page.join(name);
-        let copied = fs::copy(Path::new(PAGE).join(name), &to);
-        copied.map_err(|source| Error::File(to, source))?;
-    }
-    Ok(())
+    let finish = || -> io::Result<usize> {
+        for name in ["index.html", "page.js", "worker.js"] {
+            fs::copy(Path::new(PAGE).join(name), page.join(name))?;
+        }
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        gzip.write_all(&fs::read(page.join("char_web_bg.wasm"))?)?;
+        Ok(gzip.finish()?.len())
+    };
+    finish().map_err(|source| Error::File(page.into(), source))
 }
 
 /// Serves the folder `page`, only to this machine. Calls `ready` with the port, which is a free one for 0.

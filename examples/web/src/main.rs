@@ -37,7 +37,9 @@ fn main() -> ExitCode {
     let page = cli.page.unwrap_or_else(|| web::folder().join("page"));
     let ready = |port| println!("http://127.0.0.1:{port} (stop with Ctrl-C)");
     let result = match cli.command {
-        Command::Build { webgpu } => web::build(&page, webgpu),
+        Command::Build { webgpu } => web::build(&page, webgpu).map(|bytes| {
+            println!("{}: {bytes} bytes compressed", page.display());
+        }),
         Command::Serve { port } => web::serve(&page, port, ready),
     };
     match result {
