@@ -150,8 +150,7 @@ fn first_gradients(
     device: &Device,
     factor: f64,
 ) -> Result<(), String> {
-    let window = 0..record.size("T");
-    let (inputs, targets) = streams.window(0..streams.count, window, device);
+    let (inputs, targets) = streams.window(0..streams.count, 0..record.size("T"), device);
     let (logits, _) = model.forward(inputs, None);
     let loss = CrossEntropyLossConfig::new().init(device);
     let loss = loss.forward(logits, targets);

@@ -71,7 +71,7 @@ fn a_run_learns_and_resumes_to_the_same_losses() {
         .lines()
         .filter_map(|line| line.split("validation ").nth(1));
     let lowest = losses.min_by(|a, b| a.partial_cmp(b).unwrap()).unwrap();
-    fs::write(folder.join("last"), &"a rose is a rose. ".repeat(6)).unwrap();
+    fs::write(folder.join("last"), "a rose is a rose. ".repeat(6)).unwrap();
     let evaluated = run(folder, "evaluate last --model whole/model.safetensors");
     assert_eq!(evaluated.trim(), format!("{lowest} per character"));
     let sample = run(
