@@ -13,11 +13,7 @@ use gru_op::{
     Direction, GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart,
     starts_after,
 };
-use gru_testkit::{
-    close::{Tolerance, close},
-    inputs::Inputs,
-    problem::Problem,
-};
+use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
 
 type Test = fn(&Device, Tolerance) -> Result<(), String>;
@@ -53,14 +49,11 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 }
 
 fn input(device: &Device) -> Tensor<3> {
-    let inputs = Inputs::random(&Problem::new(N, T, I, H));
-    tensor(&inputs.x, [N, T, I], device, DType::F32)
+    random("x", [N, T, I], device)
 }
 
 fn state(layers: usize, device: &Device) -> Tensor<3> {
-    let inputs = Inputs::random(&Problem::new(layers * N, 1, 1, H));
-    let h0 = inputs.h0.expect("the problem has an initial state");
-    tensor(&h0, [layers, N, H], device, DType::F32)
+    random("state", [layers, N, H], device)
 }
 
 fn same<const D: usize>(

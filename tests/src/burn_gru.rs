@@ -3,7 +3,7 @@
 use super::{
     backends::TestBackend,
     conformance::text,
-    runs::{loss, values},
+    runs::{loss, random, values},
 };
 use burn::{
     module::Module,
@@ -18,8 +18,7 @@ use burn::{
 use gru_op::{GruBlock, GruBlockConfig, GruError, GruLayer};
 use gru_testkit::{
     close::{Tolerance, close},
-    inputs::Inputs,
-    problem::Problem,
+    random::numbers,
 };
 use libtest_mimic::Trial;
 
@@ -214,23 +213,19 @@ fn unsupported_modules() -> Result<(), String> {
 fn one_direction(config: GruConfig, device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let (n, t, i, h) = PROBLEM;
     let device = device.clone().autodiff();
-    let inputs = Inputs::random(&Problem::new(n, t, i, h));
+    let d_y = numbers("d_y", n * t * h, 1.0);
     let theirs = config.init(&device);
     let ours = GruBlock::try_from(theirs.clone()).map_err(|e| e.to_string())?;
-    let leaf = || super::runs::tensor(&inputs.x, [n, t, i], &device, burn::tensor::DType::F32);
-    let h0 = inputs
-        .h0
-        .as_ref()
-        .expect("the problem has an initial state");
-    let h0 = || super::runs::tensor(h0, [n, h], &device, burn::tensor::DType::F32);
+    let leaf = || random::<3>("x", [n, t, i], &device);
+    let h0 = || random::<2>("h0", [n, h], &device);
 
     let (x_1, h0_1) = (leaf().require_grad(), h0().require_grad());
     let y_1 = theirs.forward(x_1.clone(), Some(h0_1.clone()));
-    let d_1 = loss(&y_1, &inputs.d_y).backward();
+    let d_1 = loss(&y_1, &d_y).backward();
 
     let (x_2, h0_2) = (leaf().require_grad(), h0().require_grad());
     let (y_2, last) = ours.forward(x_2.clone(), Some(h0_2.clone().unsqueeze_dim(0)));
-    let d_2 = loss(&y_2, &inputs.d_y).backward();
+    let d_2 = loss(&y_2, &d_y).backward();
 
     close("y", &values(y_2), &values(y_1.clone()), tolerance.forward)?;
     let last_1 = values(y_1.narrow(1, t - 1, 1));
@@ -243,25 +238,21 @@ fn one_direction(config: GruConfig, device: &Device, tolerance: Tolerance) -> Re
 fn both_directions(batch_first: bool, device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let (n, t, i, h) = PROBLEM;
     let device = device.clone().autodiff();
-    let inputs = Inputs::random(&Problem::new(n, t, i, 2 * h));
+    let d_y = numbers("d_y", n * t * 2 * h, 1.0);
+    let d_h_t = numbers("d_h_t", n * 2 * h, 1.0);
     let theirs = BiGruConfig::new(i, h, true)
         .with_batch_first(batch_first)
         .init(&device);
     let ours = GruBlock::try_from(theirs.clone()).map_err(|e| e.to_string())?;
     let shape = if batch_first { [n, t, i] } else { [t, n, i] };
-    let dtype = burn::tensor::DType::F32;
-    let x = super::runs::tensor(&inputs.x, shape, &device, dtype);
-    let h0 = inputs
-        .h0
-        .as_ref()
-        .expect("the problem has an initial state");
-    let h0 = super::runs::tensor(h0, [2, n, h], &device, dtype);
+    let x = random::<3>("x", shape, &device);
+    let h0 = random::<3>("h0", [2, n, h], &device);
 
     let (x_1, x_2) = (x.clone().require_grad(), x.require_grad());
     let (y_1, s_1) = theirs.forward(x_1.clone(), Some(h0.clone()));
-    let d_1 = (loss(&y_1, &inputs.d_y) + loss(&s_1, &inputs.d_h_t)).backward();
+    let d_1 = (loss(&y_1, &d_y) + loss(&s_1, &d_h_t)).backward();
     let (y_2, s_2) = ours.forward(x_2.clone(), Some(h0));
-    let d_2 = (loss(&y_2, &inputs.d_y) + loss(&s_2, &inputs.d_h_t)).backward();
+    let d_2 = (loss(&y_2, &d_y) + loss(&s_2, &d_h_t)).backward();
 
     close("y", &values(y_2), &values(y_1), tolerance.forward)?;
     close("state", &values(s_2), &values(s_1), tolerance.forward)?;

@@ -1,17 +1,19 @@
-//! N = 0 or T = 0, or both, through every function: an empty batch is valid. Shapes are as for any other
-//! call, the state passes through, and every parameter has a gradient of zeros.
-
-mod block;
-mod foreign;
+//! Empty batches through the functions that the case matrix does not call: blocks, packed rows, other systems'
+//! operators. Shapes are as for any other call, the state passes through, and every parameter has a gradient of zeros.
 
 use super::{
     backends::TestBackend,
-    runs::{expect_shape, values},
+    runs::{expect_shape, random, values},
 };
-use burn::tensor::{DType, Device, Gradients, Tensor};
+use burn::{
+    module::{Module, ModuleVisitor, Param},
+    tensor::{Bool, DType, Device, Gradients, Tensor},
+};
 use gru_op::{
-    Checkpointing, GruBlockConfig, GruSpec, GruWeights, Layout, Reset, SequenceOptions, composed,
-    gru_cell, gru_gates, gru_packed, gru_sequence_with,
+    GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, Precision, SequenceOptions, Update,
+    composed, gru_gates, gru_packed, gru_sequence_with,
+    mps_graph::{self, GruDescriptor},
+    tensorflow,
 };
 use libtest_mimic::Trial;
 
@@ -21,73 +23,50 @@ const H: usize = 4;
 /// N and T.
 const SIZES: [(usize, usize); 3] = [(0, 3), (2, 0), (0, 0)];
 
-type Test = fn(Call) -> Result<(), String>;
-type StepTest = fn(&Device) -> Result<(), String>;
-
-const TESTS: &[(&str, Test)] = &[
-    ("sequence", sequence),
-    ("composed", composed_sequence),
-    ("lengths", lengths),
-    ("mask-of-steps", mask_of_steps),
-    ("zoneout", zoneout),
-    ("starts", starts),
-    ("gates", gates),
-    ("block", block::forward),
-    ("block-lengths", block::lengths),
-    ("block-masked", block::masked),
-    ("block-starts", block::starts),
-    ("block-gates", block::gates),
-];
-
-/// The tests with one step and no rows, and others.
-const STEP_TESTS: &[(&str, StepTest)] = &[
-    ("cell", cell),
-    ("block-step", block::step),
-    ("packed", packed),
-    ("foreign", foreign::no_rows),
-    ("no-units", no_units),
-];
+type Test = fn(&Device) -> Result<(), String>;
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("block-step", step),
+        ("packed", packed),
+        ("tensorflow", block_cell),
+        ("mps-graph", mps_graph),
+    ];
     let mut trials = Vec::new();
-    for backend in backends.iter().filter(|backend| !backend.samples_modes()) {
-        let id = format!("empty/no-rows-of-many-steps/{}", backend.name);
-        trials.push(backend.trial(id, no_rows_of_many_steps));
-    }
     for backend in backends {
-        for &(name, test) in TESTS {
-            for (n, t) in SIZES {
-                for (layout, order) in [(Layout::BatchMajor, "NT"), (Layout::TimeMajor, "TN")] {
-                    let id = format!("empty/{name}/N{n}-T{t}-{order}/{}", backend.name);
-                    trials.push(backend.trial(id, move |device| {
-                        let device = device.clone().autodiff();
-                        test(Call {
-                            n,
-                            t,
-                            layout,
-                            device,
-                        })
-                    }));
-                }
+        let id = |name: &str| format!("empty/{name}/{}", backend.name);
+        if !backend.samples_modes() {
+            trials.push(backend.trial(id("no-rows-of-many-steps"), no_rows_of_many_steps));
+        }
+        for (n, t) in SIZES {
+            for layout in [Layout::BatchMajor, Layout::TimeMajor] {
+                let name = format!("blocks-N{n}-T{t}-{layout:?}").to_lowercase();
+                trials.push(backend.trial(id(&name), move |device| {
+                    let device = device.clone().autodiff();
+                    blocks(&Batch {
+                        n,
+                        t,
+                        layout,
+                        device,
+                    })
+                }));
             }
         }
-        for &(name, test) in STEP_TESTS {
-            let id = format!("empty/{name}/{}", backend.name);
-            trials.push(backend.trial(id, move |device| test(&device.clone().autodiff())));
+        for (name, test) in tests {
+            trials.push(backend.trial(id(name), move |device| test(&device.clone().autodiff())));
         }
     }
     trials
 }
 
-#[derive(Debug, Clone)]
-struct Call {
+struct Batch {
     n: usize,
     t: usize,
     layout: Layout,
     device: Device,
 }
 
-impl Call {
+impl Batch {
     fn shape(&self, features: usize) -> [usize; 3] {
         let [first, second] = self.layout.split([self.n, self.t]);
         [first, second, features]
@@ -97,37 +76,20 @@ impl Call {
         Tensor::empty(self.shape(I), (&self.device, DType::F32)).require_grad()
     }
 
-    fn mask(&self) -> Tensor<2, burn::tensor::Bool> {
+    fn flags(&self) -> Tensor<2, Bool> {
         let [first, second, _] = self.shape(1);
         Tensor::empty([first, second], &self.device)
     }
-
-    fn specs(&self) -> impl Iterator<Item = (GruSpec, SequenceOptions<2>)> {
-        let layout = self.layout;
-        let all = [Checkpointing::KeepGates, Checkpointing::Recompute];
-        [Reset::AfterMatmul, Reset::BeforeMatmul]
-            .into_iter()
-            .flat_map(move |reset| all.map(|checkpointing| (reset, checkpointing)))
-            .map(move |(reset, checkpointing)| {
-                let options = SequenceOptions::new().layout(layout);
-                let options = options.checkpointing(checkpointing);
-                (GruSpec::default().with_reset(reset), options)
-            })
-    }
 }
 
-/// `[1, 2, …]` in a shape, as a leaf.
-fn counted<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
-    let values = (1..=shape.iter().product())
-        .map(|v| v as f64)
-        .collect::<Vec<_>>();
-    super::runs::tensor(&values, shape, device, DType::F32).require_grad()
+fn leaf<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+    random("leaf", shape, device).require_grad()
 }
 
 fn weights(device: &Device) -> GruWeights {
-    GruWeights::new(counted([I, 3 * H], device), counted([H, 3 * H], device))
-        .with_b_ih(counted([3 * H], device))
-        .with_b_hh(counted([3 * H], device))
+    GruWeights::new(leaf([I, 3 * H], device), leaf([H, 3 * H], device))
+        .with_b_ih(leaf([3 * H], device))
+        .with_b_hh(leaf([3 * H], device))
 }
 
 /// A gradient exists, has the shape of its tensor, and is `value` everywhere.
@@ -147,64 +109,108 @@ fn expect_gradient<const D: usize>(
     }
 }
 
-fn expect_zero_gradients(weights: &GruWeights, gradients: &Gradients) -> Result<(), String> {
-    let w_ih = weights.w_ih.as_ref().expect("the call has one");
-    expect_gradient("w_ih", w_ih, gradients, 0.0)?;
-    expect_gradient("w_hh", &weights.w_hh, gradients, 0.0)?;
-    for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
-        expect_gradient(
-            name,
-            bias.as_ref().expect("the call has one"),
-            gradients,
-            0.0,
-        )?;
-    }
-    Ok(())
+/// Every parameter of a module has a gradient of zeros.
+struct ZeroGradients<'a> {
+    gradients: &'a Gradients,
+    seen: usize,
+    failed: Option<String>,
 }
 
-/// Runs backward once through each output. A sum of both outputs does not work on wgpu: Burn 0.22.1 may
-/// fuse operations on empty and non-empty tensors, and then the latter are wrong. For example, the
-/// gradient of `s` in `nothing.sum() + (s * 1.0).sum()` is wrong without any operation of gru-op.
-fn run(
-    call: &Call,
-    spec: &GruSpec,
-    op: impl Fn(Tensor<3>, Option<Tensor<2>>, &GruWeights) -> (Tensor<3>, Tensor<2>),
-) -> Result<(), String> {
-    for (with_state, of_y) in [(true, true), (true, false), (false, true), (false, false)] {
-        let (x, weights) = (call.x(), weights(&call.device));
-        let h0 = with_state.then(|| counted([call.n, H], &call.device));
-        let (y, last) = op(x.clone(), h0.clone(), &weights);
-        let context = |e| format!("{spec:?}, state {with_state}, of y {of_y}: {e}");
-        expect_shape("y", &y, call.shape(H)).map_err(context)?;
-        expect_shape("the final state", &last, [call.n, H]).map_err(context)?;
-        let expected = match (&h0, call.t) {
-            (Some(h0), 0) => values(h0.clone()),
-            _ => vec![0.0; call.n * H],
-        };
-        if values(last.clone()) != expected {
-            return Err(context(
-                "expected the final state to equal the initial state".into(),
-            ));
+impl ModuleVisitor for ZeroGradients<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.seen += 1;
+        let name = format!("parameter {} of {D} dimensions", self.seen);
+        let found = expect_gradient(&name, &param.val(), self.gradients, 0.0);
+        self.failed = self.failed.take().or(found.err());
+    }
+}
+
+fn expect_zero_gradients(block: &GruBlock, gradients: &Gradients) -> Result<(), String> {
+    let mut visitor = ZeroGradients {
+        gradients,
+        seen: 0,
+        failed: None,
+    };
+    block.visit(&mut visitor);
+    visitor.failed.map_or(Ok(()), Err)
+}
+
+/// One layer, and two bidirectional layers, without noise and with every kind of noise, with every option.
+fn blocks(batch: &Batch) -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H).with_batch_first(batch.layout == Layout::BatchMajor);
+    let deep = config.clone().with_num_layers(2).with_bidirectional(true);
+    let noisy = deep.clone().with_dropout(0.5).with_recurrent_dropout(0.25);
+    let noisy = noisy.with_zoneout(0.125);
+    let options = SequenceOptions::<3>::new;
+    for block in [config, deep, noisy].map(|config| config.init(&batch.device)) {
+        let start_state = leaf([block.layers.len(), 1, H], &batch.device);
+        for options in [
+            options(),
+            options().lengths(&vec![0; batch.n]),
+            options().mask(batch.flags()),
+            options()
+                .starts(batch.flags())
+                .start_state(start_state.clone()),
+        ] {
+            run(batch, &block, &options)?;
         }
+        let plain = batch.flags().to_device(&batch.device.clone().inner());
+        let options = options().starts(plain).start_state(start_state.inner());
+        let prepared = block.prepare(Precision::Full);
+        let (y, last) = prepared.forward_with(batch.x().inner(), options);
+        expect_shape("y", &y, batch.shape(H * block.directions()))?;
+        expect_shape("the final state", &last, [block.layers.len(), batch.n, H])?;
+        for gates in block.gates(batch.x(), None) {
+            expect_shape("states", &gates.states, batch.shape(H))?;
+            expect_shape("update", &gates.update, batch.shape(H))?;
+        }
+    }
+    let gates = gru_gates(
+        batch.x(),
+        &weights(&batch.device),
+        &GruSpec::default(),
+        SequenceOptions::new().layout(batch.layout),
+    );
+    expect_shape("reset", &gates.reset, batch.shape(H))
+}
+
+/// Runs backward once through each output. A sum of both outputs does not work on wgpu: Burn 0.22.1 may fuse operations
+/// on empty and non-empty tensors, and then the latter are wrong. For example, the gradient of `s` in `nothing.sum() +
+/// (s * 1.0).sum()` is wrong without any operation of gru-op.
+fn run(batch: &Batch, block: &GruBlock, options: &SequenceOptions<3>) -> Result<(), String> {
+    let entries = block.layers.len();
+    for (with_state, of_y) in [(true, true), (true, false), (false, true), (false, false)] {
+        let x = batch.x();
+        let state = with_state.then(|| leaf([entries, batch.n, H], &batch.device));
+        let options = options.clone().state(state.clone());
+        let (y, last) = block.forward_with(x.clone(), options);
+        expect_shape("y", &y, batch.shape(H * block.directions()))?;
+        expect_shape("the final state", &last, [entries, batch.n, H])?;
         let loss = if of_y { y.sum() } else { last.clone().sum() };
         if !loss.is_tracked() {
-            return Err(context("expected a tracked final state".into()));
+            return Err(format!(
+                "expected tracked outputs, got state {with_state}, y {of_y}"
+            ));
         }
         let gradients = loss.backward();
-        if of_y || call.t > 0 {
-            expect_gradient("x", &x, &gradients, 0.0).map_err(context)?;
+        expect_zero_gradients(block, &gradients)?;
+        if of_y {
+            expect_gradient("x", &x, &gradients, 0.0)?;
         }
-        expect_zero_gradients(&weights, &gradients).map_err(context)?;
-        if let Some(h0) = h0 {
-            let expected = if of_y { 0.0 } else { 1.0 };
-            expect_gradient("h0", &h0, &gradients, expected).map_err(context)?;
+        let expected = match state {
+            Some(state) => {
+                if !of_y {
+                    expect_gradient("state", &state, &gradients, 1.0)?;
+                }
+                values(state)
+            }
+            None => vec![0.0; entries * batch.n * H],
+        };
+        if values(last) != expected {
+            return Err("expected the final state to equal the initial state".into());
         }
     }
     Ok(())
-}
-
-fn sequence(call: Call) -> Result<(), String> {
-    with_options(&call, |options| options)
 }
 
 /// No memory and no time for each step.
@@ -236,106 +242,101 @@ fn no_rows_of_many_steps(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-fn composed_sequence(call: Call) -> Result<(), String> {
-    let device = &call.device;
-    for (spec, options) in call.specs() {
-        let options = options.state(counted([call.n, H], device));
-        let (y, last) = composed::gru_sequence_with(call.x(), &weights(device), &spec, options);
-        expect_shape("y", &y, call.shape(H))?;
-        expect_shape("the final state", &last, [call.n, H])?;
-    }
-    Ok(())
-}
-
-fn with_options(
-    call: &Call,
-    with: impl Fn(SequenceOptions<2>) -> SequenceOptions<2>,
-) -> Result<(), String> {
-    call.specs().try_for_each(|(spec, options)| {
-        run(call, &spec, |x, h0, w| {
-            let options = with(options.clone().state(h0));
-            gru_sequence_with(x, w, &spec, options)
-        })
-    })
-}
-
-fn lengths(call: Call) -> Result<(), String> {
-    with_options(&call, |options| options.lengths(&vec![0; call.n]))
-}
-
-fn mask_of_steps(call: Call) -> Result<(), String> {
-    with_options(&call, |options| options.mask(call.mask()))
-}
-
-fn zoneout(call: Call) -> Result<(), String> {
-    with_options(&call, |options| {
-        let place = (&call.device, DType::F32);
-        let options = options.recurrent_mask(Tensor::ones([call.n, H], place));
-        options.zoneout(Tensor::zeros(call.shape(1), place))
-    })
-}
-
-/// A start state `[1,H]` for all rows, also if there is none.
-fn starts(call: Call) -> Result<(), String> {
-    with_options(&call, |options| {
-        let start_state = counted([1, H], &call.device);
-        options.starts(call.mask()).start_state(start_state)
-    })
-}
-
-fn gates(call: Call) -> Result<(), String> {
-    for (spec, options) in call.specs() {
-        let gates = gru_gates(call.x(), &weights(&call.device), &spec, options);
-        expect_shape("states", &gates.states, call.shape(H))?;
-        expect_shape("reset", &gates.reset, call.shape(H))?;
-        expect_shape("candidate", &gates.candidate, call.shape(H))?;
-    }
-    Ok(())
-}
-
-fn cell(device: &Device) -> Result<(), String> {
-    for h in [None, Some(counted([0, H], device))] {
-        let (x, weights) = (counted([0, I], device), weights(device));
-        let new = gru_cell(x.clone(), h.clone(), &weights, &GruSpec::default());
-        expect_shape("h", &new, [0, H])?;
-        let gradients = new.sum().backward();
-        expect_gradient("x", &x, &gradients, 0.0)?;
-        expect_zero_gradients(&weights, &gradients)?;
+fn step(device: &Device) -> Result<(), String> {
+    let config = GruBlockConfig::new(I, H).with_num_layers(2);
+    for block in [config.clone(), config.with_zoneout(0.5)].map(|c| c.init(device)) {
+        for state in [None, Some(leaf([2, 0, H], device))] {
+            let (y, state) = block.step(leaf([0, I], device), state);
+            expect_shape("y", &y, [0, H])?;
+            expect_shape("the new state", &state, [2, 0, H])?;
+            let gradients = (y.sum() + state.sum()).backward();
+            expect_zero_gradients(&block, &gradients)?;
+        }
     }
     Ok(())
 }
 
 /// Packed batches without steps, with and without rows.
 fn packed(device: &Device) -> Result<(), String> {
-    let spec = GruSpec::default();
     for n in [0, 2] {
         let lengths = vec![0; n];
-        for h0 in [None, Some(counted([n, H], device))] {
-            let (x, weights) = (counted([0, I], device), weights(device));
-            let options = SequenceOptions::new().state(h0.clone());
-            let (y, last) = gru_packed(x, &lengths, &weights, &spec, options);
-            expect_shape("y", &y, [0, H])?;
-            expect_shape("the final state", &last, [n, H])?;
-            let gradients = last.sum().backward();
-            expect_zero_gradients(&weights, &gradients)?;
-            if let Some(h0) = h0 {
-                expect_gradient("h0", &h0, &gradients, 1.0)?;
-            }
-        }
-        let block = GruBlockConfig::new(I, H)
-            .with_bidirectional(true)
-            .init(device);
-        let (y, last) = block.forward_packed(counted([0, I], device), &lengths, None);
+        let (h0, weights) = (leaf([n, H], device), weights(device));
+        let options = SequenceOptions::new().state(h0.clone());
+        let x = leaf([0, I], device);
+        let (y, last) = gru_packed(x, &lengths, &weights, &GruSpec::default(), options);
+        expect_shape("y", &y, [0, H])?;
+        expect_shape("the final state", &last, [n, H])?;
+        let gradients = last.sum().backward();
+        expect_gradient("w_hh", &weights.w_hh, &gradients, 0.0)?;
+        expect_gradient("h0", &h0, &gradients, 1.0)?;
+        let config = GruBlockConfig::new(I, H).with_bidirectional(true);
+        let block = config.init(device);
+        let (y, last) = block.forward_packed(leaf([0, I], device), &lengths, None);
         expect_shape("y of the block", &y, [0, 2 * H])?;
-        block::expect_zero_gradients_of(&block, &last.sum().backward())?;
+        expect_zero_gradients(&block, &last.sum().backward())?;
     }
     Ok(())
 }
 
-fn no_units(device: &Device) -> Result<(), String> {
-    let zeros = |shape: [usize; 2]| Tensor::<2>::zeros(shape, (device, DType::F32));
-    let weights = GruWeights::new(zeros([I, 0]), zeros([0, 0]));
-    let x = counted([2, 3, I], device);
-    let gates = gru_gates(x, &weights, &GruSpec::default(), SequenceOptions::new());
-    expect_shape("the update gate", &gates.update, [2, 3, 0])
+/// TensorFlow's operators without rows.
+fn block_cell(device: &Device) -> Result<(), String> {
+    let (x, h) = (|| leaf([0, I], device), || leaf([0, H], device));
+    let (w_ru, w_c) = (leaf([I + H, 2 * H], device), leaf([I + H, H], device));
+    let (b_ru, b_c) = (leaf([2 * H], device), leaf([H], device));
+    let weights = || (w_ru.clone(), w_c.clone(), b_ru.clone(), b_c.clone());
+    let (w, c, b, d) = weights();
+    let tracked = tensorflow::gru_block_cell(x(), h(), w, c, b, d);
+    let (w, c, b, d) = weights();
+    let (w, c, b, d) = (w.inner(), c.inner(), b.inner(), d.inner());
+    let plain = tensorflow::gru_block_cell(x().inner(), h().inner(), w, c, b, d);
+    for (r, u, c, new) in [tracked, plain] {
+        for (name, gate) in [("r", r), ("u", u), ("c", c), ("h", new)] {
+            expect_shape(name, &gate, [0, H])?;
+        }
+    }
+    let (w, c, b, d) = weights();
+    let (d_x, d_h, d_c, d_ru) =
+        tensorflow::gru_block_cell_grad(x(), h(), w, c, b, d, h(), h(), h(), h());
+    expect_shape("d_x", &d_x, [0, I])?;
+    expect_shape("d_h_prev", &d_h, [0, H])?;
+    let d = tensorflow::gru_block_cell_weight_grad(x(), h(), h(), d_c, d_ru);
+    let (d_w_ru, d_b_ru) = (values(d.d_w_ru), values(d.d_b_ru));
+    if d_w_ru.iter().chain(&d_b_ru).any(|&d| d != 0.0) {
+        return Err("expected gradients of zeros".into());
+    }
+    Ok(())
+}
+
+/// Apple's operators without rows.
+fn mps_graph(device: &Device) -> Result<(), String> {
+    let mut descriptor = GruDescriptor::new(Update::Keeps);
+    (descriptor.training, descriptor.reset_after) = (true, true);
+    let source = || leaf([3, 0, 3 * H], device);
+    let weight = || leaf([3 * H, H], device);
+    let results = mps_graph::gru(
+        source(),
+        weight(),
+        None,
+        None,
+        None,
+        None,
+        None,
+        &descriptor,
+    );
+    let [y, z] = [results[0].clone(), results[1].clone()];
+    let d = mps_graph::gru_gradients(
+        source(),
+        weight(),
+        y.clone(),
+        z,
+        y,
+        Some(leaf([0, H], device)),
+        None,
+        None,
+        None,
+        None,
+        None,
+        &descriptor,
+    );
+    expect_shape("the gradient of the source", &d.source, [3, 0, 3 * H])
 }

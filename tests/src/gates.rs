@@ -1,78 +1,43 @@
 //! `gru_gates`: the states and each gate by name, compared with the oracle.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Direction, GruBlockConfig, GruSpec, Layout, Order, Reset, Update, gru_gates};
+use gru_op::{GruBlockConfig, gru_gates};
 use gru_testkit::{
+    case::Case,
     close::{Tolerance, close},
-    inputs::Inputs,
-    oracle::Call,
-    problem::{Biases, Problem},
 };
 use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    call::{self, How},
-    runs::{self, Leaves, expect_shape, values},
+    operator::{self, Way},
+    runs::{Leaves, expect_shape, random, values},
 };
 
-/// Unsorted, with an empty row.
-const LENGTHS: [usize; 4] = [2, 5, 0, 3];
-
-/// Every convention at least once.
-fn problems() -> [Problem; 4] {
-    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
-    let time_major = Order {
-        layout: Layout::TimeMajor,
-        ..Order::default()
-    };
-    let takes = GruSpec::default().with_update(Update::Takes);
-    let reverse = Order {
-        direction: Direction::Reverse,
-        ..Order::default()
-    };
-    [
-        Problem::new(3, 5, 4, 7),
-        Problem::new(3, 5, 4, 7)
-            .with_spec(before)
-            .with_order(time_major),
-        Problem::new(2, 4, 3, 17)
-            .with_spec(takes)
-            .with_order(reverse),
-        Problem::new(2, 4, 3, 5)
-            .with_biases(Biases::None)
-            .without_h0(),
-    ]
-}
+/// Every convention at least once. With lengths, a row is empty.
+const CASES: [&str; 6] = [
+    "",
+    "before time",
+    "H17 takes reverse",
+    "no-b_ih no-b_hh no-h0",
+    "lengths",
+    "lengths time reverse",
+];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     for &backend in backends {
         for dtype in backend.dtypes() {
-            for problem in problems() {
+            for case in CASES.map(Case::new) {
                 let tolerance = backend.tolerance(match dtype {
                     DType::F64 => Tolerance::F64,
                     _ => Tolerance::F32,
                 });
-                let id = format!("gates/{}/{}", problem.id(), backend.id(dtype));
+                let id = format!("gates/{}/{}", case.id(), backend.id(dtype));
                 trials.push(backend.trial(id, move |device| {
-                    check(&problem, None, device, dtype, tolerance.forward)
+                    check(&case, device, dtype, tolerance.forward)
                 }));
             }
-        }
-        for order in [
-            Order::default(),
-            Order {
-                layout: Layout::TimeMajor,
-                direction: Direction::Reverse,
-            },
-        ] {
-            let problem = Problem::new(LENGTHS.len(), 5, 3, 7).with_order(order);
-            let id = format!("gates/lengths-{}/{}", problem.id(), backend.name);
-            let tolerance = backend.tolerance(Tolerance::F32).forward;
-            trials.push(backend.trial(id, move |device| {
-                check(&problem, Some(&LENGTHS), device, DType::F32, tolerance)
-            }));
         }
         for batch_first in [true, false] {
             let order = if batch_first { "batch" } else { "time" };
@@ -94,9 +59,8 @@ fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), Str
         .with_batch_first(batch_first)
         .with_zoneout(ZONEOUT)
         .init(device);
-    let inputs = Inputs::random(&Problem::new(n, t, i, h));
     let [time_dim, first, second] = if batch_first { [1, n, t] } else { [0, t, n] };
-    let x: Tensor<3> = runs::tensor(&inputs.x, [first, second, i], device, DType::F32);
+    let x: Tensor<3> = random("x", [first, second, i], device);
     let gates = block.gates(x.clone(), None);
     let y = block.forward(x, None).0;
     close(
@@ -122,45 +86,26 @@ fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), Str
 }
 
 /// Past the end of a row, the state is zero and the gates have no meaning.
-fn check(
-    problem: &Problem,
-    lengths: Option<&[usize]>,
-    device: &Device,
-    dtype: DType,
-    tolerance: f64,
-) -> Result<(), String> {
-    let mut call = Call::of(problem, &Inputs::random(problem));
-    if let Some(lengths) = lengths {
-        call = call::with_lengths(call, lengths);
-    }
-    let how = How {
-        lengths,
-        ..How::default()
-    };
-    let leaves = Leaves::of(&call, false, device, dtype);
-    let (x, weights, options) = call::arguments(&call, &how, &leaves);
-    let got = gru_gates(x, &weights, &call.spec, options);
-    let expected = call.forward();
+fn check(case: &Case, device: &Device, dtype: DType, tolerance: f64) -> Result<(), String> {
+    let drawn = case.draw();
+    let leaves = Leaves::new(&drawn, device, dtype);
+    let (x, weights, options) = operator::arguments(&drawn, Way::of(case), &leaves);
+    let got = gru_gates(x, &weights, &case.spec, options);
+    let expected = drawn.call.forward();
     let [reset, update, candidate] = &expected.gates;
-    let is_valid = |step: usize| call.step_mask.as_ref().is_none_or(|mask| mask[step] != 0.0);
+    let shape = case.sizes.sequence(case.order.layout, case.sizes.h);
     for (name, got, expected) in [
         ("states", got.states, &expected.y),
         ("reset", got.reset, reset),
         ("update", got.update, update),
         ("candidate", got.candidate, candidate),
     ] {
-        expect_shape(name, &got, problem.sequence_shape(problem.h))?;
-        let compared = |all: &[f64]| -> Vec<f64> {
-            let steps = all.chunks_exact(problem.h).enumerate();
-            let steps = steps.filter(|&(step, _)| name == "states" || is_valid(step));
-            steps.flat_map(|(_, units)| units).copied().collect()
-        };
-        close(
-            name,
-            &compared(&values(got)),
-            &compared(expected),
-            tolerance,
-        )?;
+        expect_shape(name, &got, shape[..].try_into().expect("three sizes"))?;
+        let mut got = values(got);
+        if name != "states" {
+            drawn.fill_skipped(&mut got, f64::NAN);
+        }
+        close(name, &got, expected, tolerance)?;
     }
     Ok(())
 }

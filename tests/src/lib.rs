@@ -11,23 +11,20 @@ mod readme {}
 pub mod backends;
 mod block;
 mod burn_gru;
-mod call;
 mod conformance;
 mod convert;
 mod empty;
 mod files;
 mod gates;
 mod gradcheck;
-mod gradient;
-mod half;
 mod keras_model;
-mod long;
+mod matrix;
 mod misuse;
 mod models;
 mod noise;
 mod nonfinite;
 mod onnx_file;
-mod options;
+mod operator;
 mod oracle;
 mod prepared;
 mod pytorch_model;
@@ -63,13 +60,10 @@ type Suite = fn(&[TestBackend]) -> Vec<Trial>;
 
 const SUITES: &[Suite] = &[
     oracle::trials,
-    gradient::trials,
+    matrix::trials,
     gates::trials,
     empty::trials,
-    |_| half::trials(),
     conformance::trials,
-    options::trials,
-    long::trials,
     sums::trials,
     pytorch_model::trials,
     models::trials,

@@ -1,12 +1,14 @@
 //! Compares the oracle itself with recorded vectors of other frameworks. All other suites rely on the
 //! oracle.
 
-use gru_op::{Direction, Layout, Order};
+use gru_op::{
+    Direction, Layout, Order,
+    spec::{Inputs, Sequence, Sizes, Weights},
+};
 use gru_testkit::{
     close::{Tolerance, close},
     conformance::{Case, CaseSpec},
-    oracle::{self, Call, Skipped},
-    problem::Problem,
+    oracle::{Call, Skipped},
 };
 use libtest_mimic::Trial;
 
@@ -34,8 +36,8 @@ fn trial(spec: CaseSpec, check: fn(&Case) -> Result<(), String>) -> Trial {
 }
 
 fn check_grad_f64(case: &Case) -> Result<(), String> {
-    let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
-    oracle::outcome(&problem, &inputs).compare(&expected, Tolerance::F64)
+    let (drawn, expected) = vectors::grad_f64(case, ".f64");
+    drawn.expected().compare(&expected, Tolerance::F64)
 }
 
 /// Part `d` of `directions` of every row.
@@ -52,7 +54,8 @@ fn check_onnx(case: &Case) -> Result<(), String> {
     let directions = all_directions.len();
     let layout = attributes.layout().map_err(text)?;
     let batch_major = layout == Layout::BatchMajor;
-    let Problem { n, t, h, .. } = vectors::sizes(&case.spec);
+    let sizes = vectors::sizes(&case.spec);
+    let Sizes { n, t, h, .. } = sizes;
     let specs = attributes.specs().map_err(text)?;
     for (d, (spec, &direction)) in specs.into_iter().zip(all_directions).enumerate() {
         // Batch-major ONNX has D after N, time-major has D before N. Outputs also have D after T.
@@ -65,16 +68,23 @@ fn check_onnx(case: &Case) -> Result<(), String> {
             let steps = (0..t).flat_map(|time| lens.data.iter().map(move |&len| len > time as f64));
             steps.map(f64::from).collect::<Vec<f64>>()
         });
-        let (x, w_hh) = (case.tensor("in.X").data.clone(), weight("in.R"));
+        let inputs = Inputs {
+            sequence: Sequence {
+                h0: of("in.initial_h", state_rows),
+                step_mask: valid,
+                ..Sequence::new(case.tensor("in.X").data.clone())
+            },
+            weights: Weights {
+                w_ih: Some(weight("in.W")),
+                w_hh: weight("in.R"),
+                b_ih: bias(0),
+                b_hh: bias(1),
+            },
+        };
         let call = Call {
-            h0: of("in.initial_h", state_rows),
-            w_ih: Some(weight("in.W")),
-            b_ih: bias(0),
-            b_hh: bias(1),
-            step_mask: valid,
             skipped: Skipped::Zero,
             order: Order { layout, direction },
-            ..Call::new(spec, [n, t, h], x, w_hh)
+            ..Call::new(sizes, spec, inputs)
         };
         let run = call.forward();
         let tolerance = case.tolerance().forward;
@@ -90,40 +100,48 @@ fn check_onnx(case: &Case) -> Result<(), String> {
 /// masks, projected sources. The records include the gates.
 fn check_mps(case: &Case) -> Result<(), String> {
     let descriptor = mps_graph::descriptor(&case.spec);
-    let mut problem = vectors::sizes(&case.spec).with_spec(descriptor.spec());
-    let order = if descriptor.reset_gate_first {
+    let sizes = vectors::sizes(&case.spec);
+    let Sizes { n, t, h, .. } = sizes;
+    let mut order = vectors::TIME_MAJOR;
+    let gates = if descriptor.reset_gate_first {
         [0, 1, 2]
     } else {
         [1, 0, 2]
     };
-    let &Problem { n, t, h, .. } = &problem;
     let directions = if descriptor.bidirectional { 2 } else { 1 };
     for d in 0..directions {
         if descriptor.reverse || d == 1 {
-            problem.order.direction = Direction::Reverse;
+            order.direction = Direction::Reverse;
         }
         let of = |name: &str, rows| Some(part(&case.get(name)?.data, rows, d, directions));
-        let columns = |name: &str| Some(vectors::columns(&of(name, 1)?, 3 * h, order));
+        let columns = |name: &str| Some(vectors::columns(&of(name, 1)?, 3 * h, gates));
         let w_ih = columns("in.inputWeight");
         let x = match w_ih {
             Some(_) => case.tensor("in.source").data.clone(),
             None => {
                 let source = of("in.source", t * n).expect("every case has a source");
                 let rows = source.chunks_exact(3 * h);
-                rows.flat_map(|row| order.map(|gate| &row[gate * h..][..h]).concat())
+                rows.flat_map(|row| gates.map(|gate| &row[gate * h..][..h]).concat())
                     .collect()
             }
         };
-        let w_hh = columns("in.recurrentWeight").expect("every case has one");
+        let inputs = Inputs {
+            sequence: Sequence {
+                h0: of("in.initState", n),
+                recurrent_mask: of("in.mask", n),
+                ..Sequence::new(x)
+            },
+            weights: Weights {
+                w_ih,
+                w_hh: columns("in.recurrentWeight").expect("every case has one"),
+                b_ih: columns("in.bias"),
+                // The secondary bias is of the candidate.
+                b_hh: of("in.secondaryBias", 1).map(|b| [vec![0.0; 2 * h], b].concat()),
+            },
+        };
         let call = Call {
-            h0: of("in.initState", n),
-            w_ih,
-            b_ih: columns("in.bias"),
-            // The secondary bias is of the candidate.
-            b_hh: of("in.secondaryBias", 1).map(|b| [vec![0.0; 2 * h], b].concat()),
-            recurrent_mask: of("in.mask", n),
-            order: problem.order,
-            ..Call::new(problem.spec, [n, t, h], x, w_hh)
+            order,
+            ..Call::new(sizes, descriptor.spec(), inputs)
         };
         let run = call.forward();
         let [r, z, candidate] = run.gates;

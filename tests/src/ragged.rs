@@ -3,7 +3,7 @@
 
 use super::{
     backends::TestBackend,
-    runs::{gradient, loss, tensor, values},
+    runs::{gradient, loss, random, tensor, values},
 };
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
@@ -12,9 +12,8 @@ use gru_op::{
 };
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
-    inputs::Inputs,
     panics::panics,
-    problem::Problem,
+    random::numbers,
 };
 use libtest_mimic::Trial;
 
@@ -75,7 +74,7 @@ impl Batch {
     /// `[N,T,features]` values, and the same without padding.
     fn both(&self, features: usize, device: &Device) -> [Tensor<2>; 2] {
         let (n, t) = (self.n(), self.t());
-        let rows = Inputs::random(&Problem::new(n, t, features, 1)).x;
+        let rows = numbers("rows", n * t * features, 1.0);
         let packed = self.valid(&rows);
         let m = self.lengths.iter().sum();
         [
@@ -94,10 +93,9 @@ fn block(batch: Batch, device: &Device, tolerance: Tolerance) -> Result<(), Stri
         .init(device);
     let ([x, x_packed], [d_y, _]) = (batch.both(I, device), batch.both(2 * H, device));
     let d_y = values(d_y);
-    let numbers = Inputs::random(&Problem::new(4 * n, 1, 1, H));
-    let h0 = numbers.h0.as_deref().expect("a state is on");
+    let d_last = numbers("d_last", 4 * n * H, 1.0);
     let run = |is_packed: bool| -> Result<Outcome, String> {
-        let state: Tensor<3> = tensor(h0, [4, n, H], device, DType::F32).require_grad();
+        let state: Tensor<3> = random("state", [4, n, H], device).require_grad();
         let x = if is_packed { &x_packed } else { &x }
             .clone()
             .require_grad();
@@ -113,7 +111,7 @@ fn block(batch: Batch, device: &Device, tolerance: Tolerance) -> Result<(), Stri
         } else {
             d_y.clone()
         };
-        let gradients = (loss(&y, &d_y) + loss(&last, &numbers.d_h_t)).backward();
+        let gradients = (loss(&y, &d_y) + loss(&last, &d_last)).backward();
         let packed = |all: Vec<f64>| if is_packed { all } else { batch.valid(&all) };
         let mut named = Tensors::from([
             ("x".into(), packed(gradient("x", &x, &gradients)?)),

@@ -3,7 +3,7 @@
 
 use super::{
     backends::TestBackend,
-    call::{self, How},
+    operator::{self, Way},
     runs::values,
     server::{Kind, Server},
 };
@@ -19,13 +19,11 @@ use burn::{
     },
 };
 use gru_op::{
-    Checkpointing, Direction, GruBlockConfig, GruSpec, GruWeights, Layout, Order, Reset,
+    GruBlockConfig, GruSpec, GruWeights,
     backend::{GruBackend, GruCall, GruSaved, Inputs as CallInputs, Sequence, Weights},
     gru_sequence,
 };
-use gru_testkit::{
-    close::Tolerance, inputs::Inputs, oracle::Call, panics::panic_text, problem::Problem,
-};
+use gru_testkit::{case::Case, close::Tolerance, panics::panic_text};
 use libtest_mimic::Trial;
 
 type Test = fn() -> Result<(), String>;
@@ -136,26 +134,11 @@ fn on_ndarray() -> Result<(), String> {
 fn on(kind: Kind, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     let server = start(kind)?;
     let device = server.device()?;
-    let usual = Problem::new(3, 5, 4, 6);
-    let other = usual
-        .with_spec(GruSpec::default().with_reset(Reset::BeforeMatmul))
-        .with_order(Order {
-            layout: Layout::TimeMajor,
-            direction: Direction::Reverse,
-        })
-        .with_checkpointing(Checkpointing::Recompute);
-    for problem in [usual, other] {
-        let inputs = Inputs::random(&problem);
-        let lengths = [5, 0, 3];
-        let call = call::with_lengths(Call::of(&problem, &inputs), &lengths);
-        let how = How {
-            lengths: Some(&lengths),
-            checkpointing: problem.checkpointing,
-            ..How::default()
-        };
-        let upstream = [&inputs.d_y[..], &inputs.d_h_t];
-        let got = call::on(&device, dtype, &call, upstream, &how)?;
-        got.compare(&call::expected(&call, upstream, &how), tolerance)?;
+    for words in ["lengths", "lengths before time reverse lean"] {
+        let case = Case::new(words);
+        let drawn = case.draw();
+        let got = operator::run(&device, dtype, &drawn, Way::of(&case))?;
+        got.compare(&drawn.expected(), tolerance)?;
     }
     Ok(())
 }

@@ -7,16 +7,8 @@ use burn::{
         quantization::{Calibration, QuantValue},
     },
 };
-use gru_op::{GruWeights, SequenceOptions};
-use gru_testkit::{close::Tensors, inputs::Inputs, oracle::Call, problem::Problem};
-
-/// The order and the checkpointing of a problem.
-pub fn options(problem: &Problem) -> SequenceOptions<2> {
-    SequenceOptions::new()
-        .layout(problem.order.layout)
-        .direction(problem.order.direction)
-        .checkpointing(problem.checkpointing)
-}
+use gru_op::{GruWeights, spec::Sizes};
+use gru_testkit::{close::Tensors, draw::Drawn, random::numbers};
 
 /// A tensor with these values.
 pub fn tensor<const D: usize>(
@@ -27,6 +19,12 @@ pub fn tensor<const D: usize>(
 ) -> Tensor<D> {
     let data = TensorData::new(data.to_vec(), shape).convert_dtype(dtype);
     Tensor::from_data(data, (device, dtype))
+}
+
+/// A tensor of random values in [−1, 1), equal for a name and length on every device.
+pub fn random<const D: usize>(name: &str, shape: [usize; D], device: &Device) -> Tensor<D> {
+    let values = numbers(name, shape.iter().product(), 1.0);
+    tensor(&values, shape, device, DType::F32)
 }
 
 /// A tensor's values in float64.
@@ -53,16 +51,11 @@ pub fn gradient<const D: usize>(
     let gradient = leaf
         .grad(gradients)
         .ok_or_else(|| format!("gradient of {name}: expected one, got none"))?;
-    if gradient.dims() != leaf.dims() {
-        let (got, expected) = (gradient.dims(), leaf.dims());
-        return Err(format!(
-            "gradient of {name}: expected shape {expected:?}, got {got:?}"
-        ));
-    }
+    expect_shape(&format!("gradient of {name}"), &gradient, leaf.dims())?;
     Ok(values(gradient))
 }
 
-/// The tracked tensors of a problem in the operator's shapes.
+/// The tracked tensors of a case in the operator's shapes.
 pub struct Leaves {
     pub x: Tensor<3>,
     pub h0: Option<Tensor<2>>,
@@ -73,44 +66,63 @@ pub struct Leaves {
 
 impl Leaves {
     /// Leaves on `device`, or on its autodiff device.
-    pub fn new(problem: &Problem, inputs: &Inputs, device: &Device, dtype: DType) -> Self {
-        Self::of(&Call::of(problem, inputs), false, device, dtype)
+    pub fn new(drawn: &Drawn, device: &Device, dtype: DType) -> Self {
+        let (call, device) = (&drawn.call, device.clone().autodiff());
+        fn leaf<const D: usize>(
+            values: &[f64],
+            shape: [usize; D],
+            place: (&Device, DType),
+        ) -> Tensor<D> {
+            tensor(values, shape, place.0, place.1).require_grad()
+        }
+        let place = (&device, dtype);
+        let (sequence, weights) = (&call.inputs.sequence, &call.inputs.weights);
+        let Sizes { n, t, i, h } = call.sizes;
+        let [first, second] = call.order.layout.split([n, t]);
+        let features = if weights.w_ih.is_some() { i } else { 3 * h };
+        let state = |values: &Vec<f64>| leaf(values, [n, h], place);
+        let bias = |values: &Vec<f64>| leaf(values, [3 * h], place);
+        Self {
+            x: leaf(&sequence.x, [first, second, features], place),
+            h0: sequence.h0.as_ref().map(state),
+            start_state: match &sequence.start_state {
+                Some(shared) if drawn.shared_start => Some(leaf(&shared[..h], [1, h], place)),
+                of_rows => of_rows.as_ref().map(state),
+            },
+            weights: GruWeights::new(
+                weights.w_ih.as_ref().map(|w| leaf(w, [i, 3 * h], place)),
+                leaf(&weights.w_hh, [h, 3 * h], place),
+            )
+            .with_b_ih(weights.b_ih.as_ref().map(bias))
+            .with_b_hh(weights.b_hh.as_ref().map(bias)),
+        }
     }
 
-    /// The same for a call. The sequence is NaN at skipped steps. A shared start state is the one of row 0.
-    pub fn of(call: &Call, shared_start: bool, device: &Device, dtype: DType) -> Self {
-        let &Call { n, t, h, .. } = call;
-        let device = device.clone().autodiff();
-        let features = call.x.len() / (n * t).max(1);
-        let mut x = call.x.clone();
-        for (place, _) in call
-            .step_mask
-            .iter()
-            .flatten()
-            .enumerate()
-            .filter(|(_, v)| **v == 0.0)
-        {
-            x[place * features..][..features].fill(f64::NAN);
+    /// The gradients of all leaves that have one.
+    pub fn gradients(&self, gradients: &Gradients) -> Result<Tensors, String> {
+        fn found<const D: usize>(
+            name: &str,
+            leaf: Option<&Tensor<D>>,
+            gradients: &Gradients,
+        ) -> Result<Option<(String, Vec<f64>)>, String> {
+            match leaf {
+                Some(leaf) if leaf.grad(gradients).is_some() => {
+                    Ok(Some((name.into(), gradient(name, leaf, gradients)?)))
+                }
+                _ => Ok(None),
+            }
         }
-        let [first, second] = call.order.layout.split([n, t]);
-        let vector = |data: &Vec<f64>| tensor(data, [3 * h], &device, dtype).require_grad();
-        let matrix = |data: &[f64], columns: usize| {
-            let shape = [data.len() / columns.max(1), columns];
-            tensor(data, shape, &device, dtype).require_grad()
-        };
-        let start_state = call.start_state.as_ref();
-        let start_state = start_state.map(|state| if shared_start { &state[..h] } else { state });
-        Self {
-            x: tensor(&x, [first, second, features], &device, dtype).require_grad(),
-            h0: call.h0.as_ref().map(|h0| matrix(h0, h)),
-            start_state: start_state.map(|state| matrix(state, h)),
-            weights: GruWeights::new(
-                call.w_ih.as_ref().map(|w_ih| matrix(w_ih, 3 * h)),
-                matrix(&call.w_hh, 3 * h),
-            )
-            .with_b_ih(call.b_ih.as_ref().map(vector))
-            .with_b_hh(call.b_hh.as_ref().map(vector)),
-        }
+        let (weights, of) = (&self.weights, gradients);
+        let all = [
+            found("x", Some(&self.x), of)?,
+            found("h0", self.h0.as_ref(), of)?,
+            found("start_state", self.start_state.as_ref(), of)?,
+            found("w_ih", weights.w_ih.as_ref(), of)?,
+            found("w_hh", Some(&weights.w_hh), of)?,
+            found("b_ih", weights.b_ih.as_ref(), of)?,
+            found("b_hh", weights.b_hh.as_ref(), of)?,
+        ];
+        Ok(all.into_iter().flatten().collect())
     }
 
     /// The same tensors without autodiff.
@@ -124,28 +136,6 @@ impl Leaves {
                 .with_b_ih(weights.b_ih.map(Tensor::inner))
                 .with_b_hh(weights.b_hh.map(Tensor::inner)),
         }
-    }
-
-    pub fn gradients(&self, gradients: &Gradients) -> Result<Tensors, String> {
-        let weights = &self.weights;
-        let mut named = Tensors::from([
-            ("x".into(), gradient("x", &self.x, gradients)?),
-            ("w_hh".into(), gradient("w_hh", &weights.w_hh, gradients)?),
-        ]);
-        if let Some(w_ih) = &weights.w_ih {
-            named.insert("w_ih".into(), gradient("w_ih", w_ih, gradients)?);
-        }
-        for (name, state) in [("h0", &self.h0), ("start_state", &self.start_state)] {
-            if let Some(state) = state {
-                named.insert(name.into(), gradient(name, state, gradients)?);
-            }
-        }
-        for (name, bias) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
-            if let Some(bias) = bias {
-                named.insert(name.into(), gradient(name, bias, gradients)?);
-            }
-        }
-        Ok(named)
     }
 }
 

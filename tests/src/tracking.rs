@@ -2,15 +2,16 @@
 
 use super::{
     backends::TestBackend,
+    operator::{Way, outputs},
     runs::{self, Leaves, gradient, loss, values},
 };
-use burn::tensor::{DType, Device, Gradients, Tensor};
-use gru_op::{GruSpec, GruWeights, Layout, Order, Reset, gru_sequence_with};
+use burn::tensor::{DType, Device, Tensor};
+use gru_op::{GruWeights, SequenceOptions, gru_sequence_with};
 use gru_testkit::{
+    case::Case,
     close::{Tensors, Tolerance, close},
-    inputs::Inputs,
+    draw::Drawn,
     panics::panic_text,
-    problem::Problem,
 };
 use libtest_mimic::Trial;
 
@@ -43,28 +44,16 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     trials
 }
 
-fn problems() -> [Problem; 2] {
-    let problem = Problem::new(3, 5, 4, 6);
-    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
-    let time_major = Order {
-        layout: Layout::TimeMajor,
-        ..Order::default()
-    };
-    [problem, problem.with_spec(before).with_order(time_major)]
+fn cases() -> [Drawn; 2] {
+    ["N3 H6", "N3 H6 before time"].map(|words| Case::new(words).draw())
 }
 
 /// Names of the inputs with a gradient, in the operator's order.
 const NAMES: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
 
-/// Inputs of a problem. Only the inputs in `track` are leaves.
-fn leaves(
-    problem: &Problem,
-    inputs: &Inputs,
-    device: &Device,
-    dtype: DType,
-    track: impl Fn(&str) -> bool,
-) -> Leaves {
-    let all = Leaves::new(problem, inputs, device, dtype);
+/// Inputs of a case. Only the inputs in `track` are leaves.
+fn leaves(drawn: &Drawn, device: &Device, dtype: DType, track: impl Fn(&str) -> bool) -> Leaves {
+    let all = Leaves::new(drawn, device, dtype);
     fn keep<const D: usize>(tracked: bool, tensor: Tensor<D>) -> Tensor<D> {
         if tracked {
             tensor
@@ -86,33 +75,15 @@ fn leaves(
     }
 }
 
-fn run(leaves: &Leaves, problem: &Problem) -> (Tensor<3>, Tensor<2>) {
-    let options = runs::options(problem).state(leaves.h0.clone());
-    gru_sequence_with(leaves.x.clone(), &leaves.weights, &problem.spec, options)
-}
-
-/// The loss terms of both outputs.
-fn total(leaves: &Leaves, inputs: &Inputs, problem: &Problem) -> Tensor<1> {
-    let (y, h_t) = run(leaves, problem);
-    loss(&y, &inputs.d_y) + loss(&h_t, &inputs.d_h_t)
+/// The loss of both outputs.
+fn total(leaves: &Leaves, drawn: &Drawn) -> Result<Tensor<1>, String> {
+    let (y, h_t) = outputs(drawn, Way::default(), leaves)?;
+    Ok(loss(&y, &drawn.d_y) + loss(&h_t, &drawn.d_h_t))
 }
 
 /// The gradients of the leaves that have one.
-fn found(leaves: &Leaves, gradients: &Gradients) -> Tensors {
-    fn of<const D: usize>(leaf: Option<&Tensor<D>>, gradients: &Gradients) -> Option<Vec<f64>> {
-        leaf?.grad(gradients).map(values)
-    }
-    let Leaves { x, h0, weights, .. } = leaves;
-    let all = [
-        ("x", of(Some(x), gradients)),
-        ("h0", of(h0.as_ref(), gradients)),
-        ("w_ih", of(weights.w_ih.as_ref(), gradients)),
-        ("w_hh", of(Some(&weights.w_hh), gradients)),
-        ("b_ih", of(weights.b_ih.as_ref(), gradients)),
-        ("b_hh", of(weights.b_hh.as_ref(), gradients)),
-    ];
-    let given = |(name, gradient): (&str, Option<Vec<f64>>)| Some((name.into(), gradient?));
-    all.into_iter().filter_map(given).collect()
+fn gradients(leaves: &Leaves, drawn: &Drawn) -> Result<Tensors, String> {
+    leaves.gradients(&total(leaves, drawn)?.backward())
 }
 
 fn same(got: &Tensors, expected: &Tensors, tolerance: f64) -> Result<(), String> {
@@ -137,13 +108,12 @@ fn each_parent_by_itself(
     dtype: DType,
     tolerance: Tolerance,
 ) -> Result<(), String> {
-    for problem in problems() {
-        let inputs = Inputs::random(&problem);
-        let all = leaves(&problem, &inputs, device, dtype, |_| true);
-        let expected = found(&all, &total(&all, &inputs, &problem).backward());
+    for drawn in cases() {
+        let all = leaves(&drawn, device, dtype, |_| true);
+        let expected = gradients(&all, &drawn)?;
         for name in NAMES {
-            let one = leaves(&problem, &inputs, device, dtype, |n| n == name);
-            let got = found(&one, &total(&one, &inputs, &problem).backward());
+            let one = leaves(&drawn, device, dtype, |n| n == name);
+            let got = gradients(&one, &drawn)?;
             let only = Tensors::from([(name.into(), expected[name].clone())]);
             same(&got, &only, tolerance.gradient)?;
         }
@@ -154,14 +124,13 @@ fn each_parent_by_itself(
 /// On an autodiff device without a tracked input, the results equal the results of the plain device, and
 /// the output is a constant.
 fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
-    for problem in problems() {
-        let inputs = Inputs::random(&problem);
-        let constant = leaves(&problem, &inputs, device, dtype, |_| false);
-        let (y, h_t) = run(&constant, &problem);
+    for drawn in cases() {
+        let constant = leaves(&drawn, device, dtype, |_| false);
+        let (y, h_t) = outputs(&drawn, Way::default(), &constant)?;
         if y.is_tracked() || h_t.is_tracked() {
             return Err("expected an untracked output".into());
         }
-        let (plain_y, plain_h_t) = run(&constant.inner(), &problem);
+        let (plain_y, plain_h_t) = outputs(&drawn, Way::default(), &constant.inner())?;
         close("y", &values(y), &values(plain_y), tolerance.forward)?;
         close("h_t", &values(h_t), &values(plain_h_t), tolerance.forward)?;
     }
@@ -170,13 +139,12 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
 
 /// The gradient through both outputs is the sum of the gradients through each output.
 fn through_each_output(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
-    for problem in problems() {
-        let inputs = Inputs::random(&problem);
-        let all = leaves(&problem, &inputs, device, dtype, |_| true);
-        let outputs = || run(&all, &problem);
-        let both = found(&all, &total(&all, &inputs, &problem).backward());
-        let y = found(&all, &loss(&outputs().0, &inputs.d_y).backward());
-        let h_t = found(&all, &loss(&outputs().1, &inputs.d_h_t).backward());
+    for drawn in cases() {
+        let all = leaves(&drawn, device, dtype, |_| true);
+        let outputs = || outputs(&drawn, Way::default(), &all);
+        let both = gradients(&all, &drawn)?;
+        let y = all.gradients(&loss(&outputs()?.0, &drawn.d_y).backward())?;
+        let h_t = all.gradients(&loss(&outputs()?.1, &drawn.d_h_t).backward())?;
         same(&sum(&y, &h_t), &both, tolerance.gradient)?;
     }
     Ok(())
@@ -184,37 +152,28 @@ fn through_each_output(device: &Device, dtype: DType, tolerance: Tolerance) -> R
 
 /// Two sequences with shared weights. The second starts from the final state of the first.
 fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
-    for problem in problems() {
-        let (h, twice) = (
-            problem.h,
-            Problem {
-                t: 2 * problem.t,
-                ..problem
-            },
-        );
-        let inputs = Inputs::random(&twice);
-        let all = leaves(&twice, &inputs, device, dtype, |_| true);
-        let expected = found(&all, &total(&all, &inputs, &twice).backward());
-
-        let time_dim = twice.order.layout.time_dim();
-        let halves = |tensor: &Tensor<3>| {
-            [0, problem.t].map(|at| tensor.clone().narrow(time_dim, at, problem.t))
-        };
+    for words in ["N3 T10 H6", "N3 T10 H6 before time"] {
+        let case = Case::new(words);
+        let (drawn, half) = (case.draw(), case.sizes.t / 2);
+        let all = leaves(&drawn, device, dtype, |_| true);
+        let expected = gradients(&all, &drawn)?;
+        let time_dim = case.order.layout.time_dim();
+        let halves =
+            |tensor: &Tensor<3>| [0, half].map(|at| tensor.clone().narrow(time_dim, at, half));
         let [first, second] = halves(&all.x);
         let part = |x, state| {
-            let options = runs::options(&twice).state(state);
-            gru_sequence_with(x, &all.weights, &twice.spec, options)
+            let options = SequenceOptions::new().layout(case.order.layout);
+            gru_sequence_with(x, &all.weights, &case.spec, options.state(state))
         };
         let (y_1, carried) = part(first, all.h0.clone());
         let (y_2, h_t) = part(second, Some(carried));
-        let d_y = runs::tensor(&inputs.d_y, twice.sequence_shape(h), device, dtype);
+        let shape = case.sizes.sequence(case.order.layout, case.sizes.h);
+        let shape = shape[..].try_into().expect("three sizes");
+        let d_y = runs::tensor(&drawn.d_y, shape, device, dtype);
         let [d_1, d_2] = halves(&d_y).map(values);
-        let total = loss(&y_1, &d_1) + loss(&y_2, &d_2) + loss(&h_t, &inputs.d_h_t);
-        same(
-            &found(&all, &total.backward()),
-            &expected,
-            tolerance.gradient,
-        )?;
+        let total = loss(&y_1, &d_1) + loss(&y_2, &d_2) + loss(&h_t, &drawn.d_h_t);
+        let got = all.gradients(&total.backward())?;
+        same(&got, &expected, tolerance.gradient)?;
     }
     Ok(())
 }
@@ -222,16 +181,15 @@ fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Res
 /// Burn consumes a graph in backward. A second backward fails as for Burn's own operations and never
 /// gives other results.
 fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), String> {
-    for problem in problems() {
-        let inputs = Inputs::random(&problem);
-        let all = leaves(&problem, &inputs, device, dtype, |_| true);
+    for drawn in cases() {
+        let all = leaves(&drawn, device, dtype, |_| true);
         let of_second = |loss: Tensor<1>| {
             loss.backward();
             panic_text(|| loss.backward())
         };
         let leaf = Tensor::<1>::ones([3], (&all.x.device(), dtype)).require_grad();
         let theirs = of_second((leaf.clone() * leaf).sum())?;
-        let ours = of_second(total(&all, &inputs, &problem))?;
+        let ours = of_second(total(&all, &drawn)?)?;
         let start = theirs.split(" at ").next().unwrap_or(&theirs);
         if !ours.starts_with(start) {
             return Err(format!("expected Burn's error {theirs:?}, got {ours:?}"));
@@ -246,17 +204,16 @@ fn constants_next_to_tracked(
     dtype: DType,
     tolerance: Tolerance,
 ) -> Result<(), String> {
-    for problem in problems() {
-        let inputs = Inputs::random(&problem);
-        let all = leaves(&problem, &inputs, device, dtype, |_| true);
-        let expected = found(&all, &total(&all, &inputs, &problem).backward());
+    for drawn in cases() {
+        let all = leaves(&drawn, device, dtype, |_| true);
+        let expected = gradients(&all, &drawn)?;
         let mixed = Leaves {
             weights: all.weights.clone(),
             ..all.inner()
         };
-        let gradients = total(&mixed, &inputs, &problem).backward();
+        let gradients = total(&mixed, &drawn)?.backward();
         let w_ih = mixed.weights.w_ih.as_ref();
-        let w_ih = w_ih.expect("every problem has an input weight");
+        let w_ih = w_ih.expect("every case has an input weight");
         for (name, leaf) in [("w_ih", w_ih), ("w_hh", &mixed.weights.w_hh)] {
             let got = gradient(name, leaf, &gradients)?;
             close(name, &got, &expected[name], tolerance.gradient)?;

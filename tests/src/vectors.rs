@@ -1,16 +1,25 @@
-//! The recorded vectors as problems.
+//! The recorded vectors as calls.
 
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
-use gru_op::{Layout, Order, Reset};
+use gru_op::{
+    Direction, GruSpec, Layout, Order, Reset,
+    spec::{Inputs, Sequence, Sizes, Weights},
+};
 use gru_testkit::{
     close::{Outcome, Tensors},
     conformance::{self, Array, Case, CaseSpec},
-    inputs::Inputs,
-    problem::Problem,
+    draw::Drawn,
+    oracle::Call,
+};
+
+/// The order of most recorded cases.
+pub const TIME_MAJOR: Order = Order {
+    layout: Layout::TimeMajor,
+    direction: Direction::Forward,
 };
 
 /// The folder of the vectors.
@@ -27,13 +36,15 @@ pub fn of_kind(kind: &str) -> Vec<CaseSpec> {
     cases
 }
 
-/// The problem of a case's sizes, time-major as most cases are.
-pub fn sizes(spec: &CaseSpec) -> Problem {
+/// The sizes of a case.
+pub fn sizes(spec: &CaseSpec) -> Sizes {
     let size = |name| spec.number(name).unwrap_or(1);
-    Problem::new(size("N"), size("T"), size("I"), size("H")).with_order(Order {
-        layout: Layout::TimeMajor,
-        ..Order::default()
-    })
+    Sizes {
+        n: size("N"),
+        t: size("T"),
+        i: size("I"),
+        h: size("H"),
+    }
 }
 
 /// Converts a weight or bias with gates as row blocks, `[3H, F]` or `[3H]`, to columns r|z|n. `order`
@@ -50,29 +61,35 @@ pub fn columns(rows: &[f64], gates: usize, order: [usize; 3]) -> Vec<f64> {
 
 /// A `grad_f64` case with its expected results. `twin` is `".f64"` for full precision and empty for
 /// values rounded to float32.
-pub fn grad_f64(case: &Case, twin: &str) -> (Problem, Inputs, Outcome) {
-    let problem = sizes(&case.spec);
+pub fn grad_f64(case: &Case, twin: &str) -> (Drawn, Outcome) {
+    let sizes = sizes(&case.spec);
     let reset = match case.spec.option("variant").as_str() {
         Some("reset_after") => Reset::AfterMatmul,
         Some("reset_before") => Reset::BeforeMatmul,
         other => panic!("{}: variant {other:?}", case.spec.name()),
     };
-    let problem = problem.with_spec(problem.spec.with_reset(reset));
-    let gates = 3 * problem.h;
-    let weight = |array: &Array| columns(&array.data, gates, [0, 1, 2]);
+    let weight = |array: &Array| columns(&array.data, 3 * sizes.h, [0, 1, 2]);
     let input = |name: &str| case.tensor(&format!("in.{name}"));
     let inputs = Inputs {
-        x: input("x").data.clone(),
-        h0: Some(input("h0").data.clone()),
-        w_ih: weight(input("w_ih")),
-        w_hh: weight(input("w_hh")),
-        b_ih: Some(weight(input("b_ih"))),
-        b_hh: Some(weight(input("b_hh"))),
-        d_y: case.tensor("up.grad_h").data.clone(),
-        d_h_t: case.tensor("up.grad_h_last").data.clone(),
+        sequence: Sequence {
+            h0: Some(input("h0").data.clone()),
+            ..Sequence::new(input("x").data.clone())
+        },
+        weights: Weights {
+            w_ih: Some(weight(input("w_ih"))),
+            w_hh: weight(input("w_hh")),
+            b_ih: Some(weight(input("b_ih"))),
+            b_hh: Some(weight(input("b_hh"))),
+        },
     };
+    let call = Call {
+        order: TIME_MAJOR,
+        ..Call::new(sizes, GruSpec::default().with_reset(reset), inputs)
+    };
+    let upstream = |name: &str| case.tensor(name).data.clone();
+    let drawn = Drawn::new(call, upstream("up.grad_h"), upstream("up.grad_h_last"));
     let y = case.tensor(&format!("out.h{twin}")).data.clone();
-    let last = y[y.len() - problem.n * problem.h..].to_vec();
+    let last = y[y.len() - sizes.n * sizes.h..].to_vec();
     let gradients = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"].map(|name| {
         let recorded = case.tensor(&format!("grad.{name}{twin}"));
         let gradient = match name {
@@ -85,5 +102,5 @@ pub fn grad_f64(case: &Case, twin: &str) -> (Problem, Inputs, Outcome) {
         outputs: Tensors::from([("y".into(), y), ("h_t".into(), last)]),
         gradients: Tensors::from(gradients),
     };
-    (problem, inputs, expected)
+    (drawn, expected)
 }

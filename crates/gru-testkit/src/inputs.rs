@@ -1,6 +1,8 @@
 //! Seeded inputs and upstream gradients, and buffers of NaN.
 
-use crate::problem::Problem;
+pub use crate::random::SplitMix64;
+use crate::{close::Outcome, oracle::Call, problem::Problem};
+use gru_spec::{Activations, Sizes};
 
 /// All inputs of one forward and backward run, flat and row-major.
 ///
@@ -31,7 +33,7 @@ impl Inputs {
         let &Problem { n, t, i, h, .. } = problem;
         let id = problem.id();
         let uniform = |name: &str, len: usize, scale: f64| -> Vec<f64> {
-            let mut random = SplitMix64::of(&id, name, attempt);
+            let mut random = SplitMix64::of(&format!("{id}/{name}/{attempt}"));
             (0..len).map(|_| random.uniform(scale)).collect()
         };
         // Pre-activations of about ±2. They leave the linear range, so a wrong derivative is visible,
@@ -70,33 +72,75 @@ pub fn poisoned<E: From<f32> + Clone>(len: usize) -> Vec<E> {
     vec![E::from(f32::NAN); len]
 }
 
-/// A generator of random numbers from a seed: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-/// 2014.
-#[derive(Debug)]
-pub struct SplitMix64(pub u64);
-
-impl SplitMix64 {
-    /// Each tensor of each problem has its own stream.
-    fn of(problem: &str, tensor: &str, attempt: u64) -> Self {
-        let text = format!("{problem}/{tensor}/{attempt}");
-        // FNV-1a, because std's hashes may change between releases.
-        let seed = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        Self(seed)
+impl Call {
+    /// The call of a problem and its inputs.
+    pub fn of(problem: &Problem, inputs: &Inputs) -> Self {
+        let &Problem { n, t, i, h, .. } = problem;
+        let sequence = gru_spec::Sequence {
+            h0: inputs.h0.clone(),
+            ..gru_spec::Sequence::new(inputs.x.clone())
+        };
+        let weights = gru_spec::Weights {
+            b_ih: inputs.b_ih.clone(),
+            b_hh: inputs.b_hh.clone(),
+            ..gru_spec::Weights::new(Some(inputs.w_ih.clone()), inputs.w_hh.clone())
+        };
+        Self {
+            order: problem.order,
+            ..Self::new(
+                Sizes { n, t, i, h },
+                problem.spec,
+                gru_spec::Inputs { sequence, weights },
+            )
+        }
     }
+}
 
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
+/// [`Call::outcome`] of a problem.
+pub fn outcome(problem: &Problem, inputs: &Inputs) -> Outcome {
+    Call::of(problem, inputs).outcome(&inputs.d_y, &inputs.d_h_t)
+}
 
-    /// Uniform in `[−scale, scale)`, rounded to float32.
-    pub fn uniform(&mut self, scale: f64) -> f64 {
-        let unit = (self.bits() >> 11) as f64 / (1u64 << 53) as f64;
-        f64::from(((2.0 * unit - 1.0) * scale) as f32)
+/// Minimum distance of every pre-activation and state from a kink of its function.
+///
+/// Finite differences move a pre-activation by at most a few steps of 2⁻¹⁰, float32 by 1e-6.
+pub(crate) const KINK_MARGIN: f64 = 4e-3;
+
+/// Bound of the outputs.
+const BOUND: f64 = 4.0;
+
+/// Maximum number of draws. Only a problem with too many kinks for its size reaches it.
+const ATTEMPTS: u64 = 20_000;
+
+impl Inputs {
+    /// Random inputs, equal for a problem on every machine.
+    ///
+    /// # Panics
+    /// If no draw keeps the values away from the kinks of the problem's activations and clips.
+    pub fn random(problem: &Problem) -> Self {
+        (0..ATTEMPTS)
+            .map(|attempt| Self::draw(problem, attempt))
+            .find(|inputs| is_checkable(problem, inputs))
+            .unwrap_or_else(|| {
+                panic!(
+                    "{}: no draw keeps its distance from the kinks",
+                    problem.id()
+                )
+            })
     }
+}
+
+/// Whether gradients of this draw can be checked: no value is near a kink, and no value grows without
+/// bound. Some activations allow such growth, and large values would hide all others.
+fn is_checkable(problem: &Problem, inputs: &Inputs) -> bool {
+    let spec = &problem.spec;
+    if spec.activations == Activations::default()
+        && spec.clip_gates.is_none()
+        && spec.clip_state.is_none()
+    {
+        // Smooth and bounded functions need no check, so benchmarks do not run the oracle.
+        return true;
+    }
+    let run = Call::of(problem, inputs).forward();
+    run.kink_distance() > KINK_MARGIN && run.y.iter().all(|y| y.abs() < BOUND)
 }

@@ -3,6 +3,11 @@
 //! | module | content |
 //! |---|---|
 //! | [`activations`] | one of each activation |
+//! | [`case`] | what a case is, in words |
+//! | [`draw`] | the values of a case, and the expected results |
+//! | [`matrix`] | all cases |
+//! | [`runs`] | runs a case on a backend and compares |
+//! | [`random`] | random numbers that are equal on every machine |
 //! | [`problem`] | sizes and conventions of one run, and the catalogue of test problems |
 //! | [`inputs`] | seeded inputs and upstream gradients, buffers of NaN |
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
@@ -17,17 +22,21 @@
 //! Except for `webgpu`, this crate uses neither Burn nor a GPU: all tensors are flat row-major `Vec<f64>`.
 
 pub mod activations;
+pub mod case;
 pub mod close;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cover;
-mod draw;
+pub mod draw;
 pub mod inputs;
+pub mod matrix;
 pub mod onnx_file;
 pub mod oracle;
 pub mod panics;
 #[cfg(feature = "passes")]
 pub mod passes;
 pub mod problem;
+pub mod random;
+pub mod runs;
 #[cfg(feature = "webgpu")]
 pub mod webgpu;

@@ -18,7 +18,11 @@ use gru_testkit::{
 };
 use libtest_mimic::{Failed, Trial};
 
-use super::{backends::TestBackend, call, runs, vectors};
+use super::{
+    backends::TestBackend,
+    operator::{self, Way},
+    runs, vectors,
+};
 
 /// Runs one system's cases on a device, in float32.
 type Run = fn(&Case, &Device) -> Result<Outcome, String>;
@@ -101,8 +105,8 @@ fn trial(
 fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
     if backend.float64 {
         return trial(spec.name(), DType::F64, spec, backend, |case, device, _| {
-            let (problem, inputs, expected) = vectors::grad_f64(case, ".f64");
-            let got = call::of(&problem, &inputs, device, DType::F64)?;
+            let (drawn, expected) = vectors::grad_f64(case, ".f64");
+            let got = operator::run(device, DType::F64, &drawn, Way::default())?;
             got.compare(&expected, Tolerance::F64)
         });
     }
@@ -115,8 +119,8 @@ fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
 
 /// A float64 reference in PyTorch's layout, with either reset form, through the operator.
 fn grad_f64(case: &Case, device: &Device) -> Result<Outcome, String> {
-    let (problem, inputs, _) = vectors::grad_f64(case, "");
-    call::of(&problem, &inputs, device, DType::F32)
+    let (drawn, _) = vectors::grad_f64(case, "");
+    operator::run(device, DType::F32, &drawn, Way::default())
 }
 
 /// The table has the expected number of cases, which is part of the trial name.
@@ -144,7 +148,7 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
 /// The expected results of a float32 case, with the names of its file, or of the operator for a float64 reference.
 fn expected(case: &Case) -> Outcome {
     if case.spec.kind() == "grad_f64" {
-        return vectors::grad_f64(case, "").2;
+        return vectors::grad_f64(case, "").1;
     }
     let prefixed = |prefix: &str| -> Tensors {
         case.with_prefix(prefix)

@@ -1,12 +1,11 @@
 //! Inputs that are views: one row, step or value for all (stride 0), and flipped sequences.
 
 use super::{H, I, N, T, Test, input, runs, values};
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use gru_op::{Direction, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
 use gru_testkit::{
     close::{Tolerance, close},
-    inputs::Inputs,
-    problem::Problem,
+    random::numbers,
 };
 
 pub const TESTS: &[(&str, Test)] = &[("expanded", expanded), ("flipped", flipped)];
@@ -21,11 +20,10 @@ fn copy<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
 /// gradients are summed over the expanded axis.
 fn expanded(device: &Device) -> Result<(), String> {
     let device = &device.clone().autodiff();
-    let inputs = Inputs::random(&Problem::new(N, T, I, H));
-    fn leaf<const D: usize>(numbers: &[f64], shape: [usize; D], device: &Device) -> Tensor<D> {
-        let len = shape.iter().product();
-        runs::tensor(&numbers[..len], shape, device, DType::F32).require_grad()
+    fn leaf<const D: usize>(name: &str, shape: [usize; D], device: &Device) -> Tensor<D> {
+        runs::random(name, shape, device).require_grad()
     }
+    let (d_y, d_h_t) = (numbers("d_y", N * T * H, 1.0), numbers("d_h_t", N * H, 1.0));
     let run = |make_copy: bool| -> Result<Vec<Vec<f64>>, String> {
         fn view<const D: usize>(leaf: &Tensor<D>, shape: [usize; D], copied: bool) -> Tensor<D> {
             let view = leaf.clone().expand(shape);
@@ -35,13 +33,13 @@ fn expanded(device: &Device) -> Result<(), String> {
                 view
             }
         }
-        let x = leaf(&inputs.x, [1, T, I], device);
-        let h0 = leaf(&inputs.w_hh, [1, 1], device);
-        let w_ih = leaf(&inputs.w_ih, [1, 3 * H], device);
-        let w_hh = leaf(&inputs.w_hh, [1, 3 * H], device);
-        let b_ih = leaf(&inputs.w_ih, [1], device);
-        let mask = leaf(&inputs.w_ih, [1, H], device);
-        let zoneout = leaf(&inputs.w_hh, [1, 1, H], device).abs();
+        let x = leaf("x", [1, T, I], device);
+        let h0 = leaf("h0", [1, 1], device);
+        let w_ih = leaf("w_ih", [1, 3 * H], device);
+        let w_hh = leaf("w_hh", [1, 3 * H], device);
+        let b_ih = leaf("b_ih", [1], device);
+        let mask = leaf("mask", [1, H], device);
+        let zoneout = leaf("zoneout", [1, 1, H], device).abs();
         let (x_, h0_) = (view(&x, [N, T, I], make_copy), view(&h0, [N, H], make_copy));
         let w_ih_ = view(&w_ih, [I, 3 * H], make_copy);
         let w_hh_ = view(&w_hh, [H, 3 * H], make_copy);
@@ -54,7 +52,7 @@ fn expanded(device: &Device) -> Result<(), String> {
             .mask(steps);
         let weights = GruWeights::new(w_ih_.clone(), w_hh_.clone()).with_b_ih(b_ih_.clone());
         let (y, h_t) = gru_sequence_with(x_.clone(), &weights, &GruSpec::default(), options);
-        let total = runs::loss(&y, &inputs.d_y) + runs::loss(&h_t, &inputs.d_h_t);
+        let total = runs::loss(&y, &d_y) + runs::loss(&h_t, &d_h_t);
         let gradients = total.backward();
         let mut found = vec![values(y), values(h_t)];
         if make_copy {
@@ -96,10 +94,10 @@ fn expanded(device: &Device) -> Result<(), String> {
 /// A flipped sequence in the other direction equals the flipped result.
 fn flipped(device: &Device) -> Result<(), String> {
     let device = &device.clone().autodiff();
-    let inputs = Inputs::random(&Problem::new(N, T, I, H));
+    let d_y = numbers("d_y", N * T * H, 1.0);
     let weights = GruWeights::new(
-        runs::tensor(&inputs.w_ih, [I, 3 * H], device, DType::F32),
-        runs::tensor(&inputs.w_hh, [H, 3 * H], device, DType::F32),
+        runs::random::<2>("w_ih", [I, 3 * H], device),
+        runs::random::<2>("w_hh", [H, 3 * H], device),
     );
     let run = |flip: bool| -> Result<[Vec<f64>; 3], String> {
         let turn = |tensor: Tensor<3>| if flip { tensor.flip([1]) } else { tensor };
@@ -115,7 +113,7 @@ fn flipped(device: &Device) -> Result<(), String> {
         );
         let (y, h_t) = gru_sequence_with(turn(x.clone()), &weights, &spec, options);
         let y = turn(y);
-        let gradients = runs::loss(&y, &inputs.d_y).backward();
+        let gradients = runs::loss(&y, &d_y).backward();
         let d_x = runs::gradient("x", &x, &gradients)?;
         Ok([values(y), values(h_t), d_x])
     };

@@ -15,7 +15,7 @@ mod training;
 use super::{backends::TestBackend, conformance::text};
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::GruBlock;
-use gru_testkit::{close::close, inputs::Inputs, problem::Problem};
+use gru_testkit::close::close;
 use libtest_mimic::Trial;
 
 use super::runs::{self, values};
@@ -67,8 +67,7 @@ pub fn process_trials() -> Vec<Trial> {
 }
 
 fn input(device: &Device) -> Tensor<3> {
-    let inputs = Inputs::random(&Problem::new(N, T, I, H));
-    runs::tensor(&inputs.x, [N, T, I], device, DType::F32)
+    runs::random("x", [N, T, I], device)
 }
 
 /// The outputs of a block for [`input`].

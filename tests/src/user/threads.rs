@@ -11,7 +11,7 @@ use gru_op::{
     GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruSpec, GruWeights,
     SequenceOptions,
 };
-use gru_testkit::{inputs::Inputs, problem::Problem};
+use gru_testkit::random::numbers;
 use std::thread;
 
 pub const TESTS: &[(&str, Test)] = &[
@@ -73,12 +73,12 @@ fn threads_learn(device: &Device) -> Result<(), String> {
     let device = device.clone().autodiff();
     let (n, t, i, h) = (16, 40, I, 64);
     let block = GruBlockConfig::new(i, h).with_num_layers(2).init(&device);
-    let inputs = Inputs::random(&Problem::new(n, t, i, h));
+    let d_y = numbers("d_y", n * t * h, 1.0);
     let learn = || {
-        let x: Tensor<3> = runs::tensor(&inputs.x, [n, t, i], &device, burn::tensor::DType::F32);
+        let x: Tensor<3> = runs::random("x", [n, t, i], &device);
         let block = block.clone();
         let (y, _) = block.forward(x, None);
-        let gradients = runs::loss(&y, &inputs.d_y).backward();
+        let gradients = runs::loss(&y, &d_y).backward();
         let gradients = GradientsParams::from_grads(gradients, &block);
         let of = |k: usize| {
             let gradient = gradients.get::<2>(block.layers[k].w_hh.id);

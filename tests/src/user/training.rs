@@ -8,42 +8,30 @@ use burn::{
     tensor::{DType, Device, Tensor},
 };
 use gru_op::{GruBlock, GruBlockConfig};
-use gru_testkit::{
-    close::{Tolerance, close},
-    inputs::Inputs,
-    problem::Problem,
-};
+use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::{Completion, Trial};
 
 /// Mean squared error of the outputs for targets that a GRU can reach.
 fn loss(block: &GruBlock, x: Tensor<3>) -> Tensor<1> {
-    let inputs = Inputs::random(&Problem::new(N, T, I, H));
     let y = block.forward(x, None).0;
-    let targets: Vec<f64> = inputs.d_y.iter().map(|target| target.tanh()).collect();
-    let targets = runs::tensor(&targets, [N, T, H], &y.device(), y.dtype());
+    let targets = runs::random::<3>("targets", [N, T, H], &y.device());
+    let targets = targets.tanh().cast(y.dtype());
     (y - targets).square().mean()
 }
 
 /// A block with the same weights in each run.
 fn fixed(device: &Device) -> GruBlock {
-    let inputs = Inputs::random(&Problem::new(N, T, I, H));
-    let matrix =
-        |w: &[f64], rows| Param::from_tensor(runs::tensor(w, [rows, 3 * H], device, DType::F32));
-    let vector = |b: &Option<Vec<f64>>| {
-        let b = b.as_deref()?;
-        Some(Param::from_tensor(runs::tensor(
-            b,
-            [3 * H],
-            device,
-            DType::F32,
-        )))
-    };
     let mut block = GruBlockConfig::new(I, H).init(device);
+    let scaled = |name: &str, shape: [usize; 2]| runs::random::<2>(name, shape, device) * 0.5;
     let layer = &mut block.layers[0];
-    layer.w_ih = matrix(&inputs.w_ih, I);
-    layer.w_hh = matrix(&inputs.w_hh, H);
-    layer.b_ih = vector(&inputs.b_ih);
-    layer.b_hh = vector(&inputs.b_hh);
+    layer.w_ih = Param::from_tensor(scaled("w_ih", [I, 3 * H]));
+    layer.w_hh = Param::from_tensor(scaled("w_hh", [H, 3 * H]));
+    let bias = |name: &str| {
+        Some(Param::from_tensor(
+            scaled(name, [1, 3 * H]).reshape([3 * H]),
+        ))
+    };
+    (layer.b_ih, layer.b_hh) = (bias("b_ih"), bias("b_hh"));
     block
 }
 

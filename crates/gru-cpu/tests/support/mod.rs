@@ -283,7 +283,7 @@ impl<E: Element> Case<E> {
         let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
             ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"]
                 .map(|name| d.remove(name).unwrap_or_default());
-        let gates = passes::saved(&forward, &self.gru);
+        let gates = forward.saved(&call);
         let y = forward.y;
         let number = |v: f64| E::from(v).expect("a float64 is any float");
         let mut all = [y, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]

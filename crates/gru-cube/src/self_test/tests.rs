@@ -5,7 +5,10 @@ use crate::kernel::{
     steps::{Phase, Phases, Steps},
     threads::Threads,
 };
-use gru_spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Update};
+use gru_spec::{
+    Activation, Activations, Direction, GruSpec, Inputs, Layout, Order, Reset, Sequence, Sizes,
+    Update, Weights,
+};
 use gru_testkit::{close::close, cover::cover, oracle};
 
 const H: usize = 5;
@@ -76,18 +79,31 @@ fn oracle_of(small: &Small) -> oracle::Forward {
             Layout::TimeMajor => N,
         });
     }
-    let (p, w_hh) = (small.p.clone(), small.w_hh.clone());
+    let inputs = Inputs {
+        sequence: Sequence {
+            x: small.p.clone(),
+            start_state: (call.starts == Starts::FromState).then(|| h0[N * h..].to_vec()),
+            h0: Some(h0[..N * h].to_vec()),
+            recurrent_mask: small.recurrent_mask.clone(),
+            zoneout: small.zoneout.clone(),
+            step_mask: of_codes(&|code| code % 2.0 == 1.0),
+            starts,
+        },
+        weights: Weights {
+            b_ih: small.b_ih.clone(),
+            b_hh: small.b_hh.clone(),
+            ..Weights::new(None, small.w_hh.clone())
+        },
+    };
+    let sizes = Sizes {
+        n: N,
+        t: T,
+        i: 3 * h,
+        h,
+    };
     let call = oracle::Call {
         order: call.order,
-        start_state: (call.starts == Starts::FromState).then(|| h0[N * h..].to_vec()),
-        h0: Some(h0[..N * h].to_vec()),
-        b_ih: small.b_ih.clone(),
-        b_hh: small.b_hh.clone(),
-        recurrent_mask: small.recurrent_mask.clone(),
-        zoneout: small.zoneout.clone(),
-        step_mask: of_codes(&|code| code % 2.0 == 1.0),
-        starts,
-        ..oracle::Call::new(call.spec, [N, T, h], p, w_hh)
+        ..oracle::Call::new(sizes, call.spec, inputs)
     };
     call.forward()
 }

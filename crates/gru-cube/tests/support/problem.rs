@@ -3,7 +3,7 @@
 use super::{Outcome, Upload};
 use cubecl::{client::Client, prelude::*};
 use gru_cube::{Call, Starts};
-use gru_spec::{GruSpec, Layout, Order, Reset};
+use gru_spec::{GruSpec, Inputs, Layout, Order, Reset, Sequence, Sizes, Weights};
 use gru_testkit::oracle;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -277,19 +277,28 @@ fn truth(problem: &Problem) -> oracle::Forward {
         order,
         ..
     } = *problem;
-    let (p, w_hh) = (problem.p.clone(), problem.w_hh.clone());
     let or_zeros = |tensor: &Option<Vec<f64>>, len| tensor.clone().unwrap_or(vec![0.0; len]);
+    let inputs = Inputs {
+        sequence: Sequence {
+            x: problem.p.clone(),
+            h0: Some(or_zeros(&problem.h0, n * h)),
+            recurrent_mask: problem.recurrent_mask.clone(),
+            step_mask: problem.step_mask.clone(),
+            zoneout: problem.zoneout.clone(),
+            starts: problem.starts.clone(),
+            start_state: problem.start_state.clone(),
+        },
+        weights: Weights {
+            w_ih: None,
+            w_hh: problem.w_hh.clone(),
+            b_ih: problem.b_ih.clone(),
+            b_hh: Some(or_zeros(&problem.b_hh, 3 * h)),
+        },
+    };
+    let sizes = Sizes { n, t, i: 3 * h, h };
     let call = oracle::Call {
         order,
-        h0: Some(or_zeros(&problem.h0, n * h)),
-        b_ih: problem.b_ih.clone(),
-        b_hh: Some(or_zeros(&problem.b_hh, 3 * h)),
-        recurrent_mask: problem.recurrent_mask.clone(),
-        zoneout: problem.zoneout.clone(),
-        step_mask: problem.step_mask.clone(),
-        starts: problem.starts.clone(),
-        start_state: problem.start_state.clone(),
-        ..oracle::Call::new(spec, [n, t, h], p, w_hh)
+        ..oracle::Call::new(sizes, spec, inputs)
     };
     call.forward()
 }

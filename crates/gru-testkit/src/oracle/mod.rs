@@ -1,23 +1,19 @@
 //! The float64 oracle: the equations, recorded on a tape that differentiates them exactly.
 //!
-//! It is written from the equations. It shares no code with a kernel, and uses only the enums of the
-//! spec. The recurrence is written once, and no derivative of it is written by hand.
+//! It is written from the equations. It shares no code with a kernel, and uses only the enums and
+//! the list of inputs of the spec. The recurrence is written once, and no derivative of it is written by hand.
 
 mod activation;
 mod call;
 mod tape;
 
-use gru_spec::{Activation, Reset, Update};
+use gru_spec::{Activation, Reset, Sizes, Update};
 
 use self::{
     activation::{Kinks, inexact_gate},
     tape::{Tape, Vector},
 };
-use crate::{
-    close::{Outcome, Tensors},
-    inputs::Inputs,
-    problem::Problem,
-};
+use crate::close::Tensors;
 
 pub use self::{
     activation::gate,
@@ -51,6 +47,18 @@ impl Forward {
     /// The smallest distance of a value from a kink of its function.
     pub fn kink_distance(&self) -> f64 {
         self.kinks.distance
+    }
+
+    /// The gates as the kernels save them for each step: r, z, n, and `q_n` if the reset gate acts after the product.
+    /// NaN at skipped steps.
+    pub fn saved(&self, call: &Call) -> Vec<f64> {
+        let h = call.sizes.h;
+        let kept = self.gates.iter().chain([&self.q_n]);
+        let kept: Vec<_> = kept.take(call.spec.saved_per_unit()).collect();
+        let rows = (0..self.y.len()).step_by(h.max(1));
+        rows.flat_map(|at| kept.iter().flat_map(move |gate| &gate[at..][..h]))
+            .copied()
+            .collect()
     }
 
     /// The gradient of `Σ y ⊙ d_y + Σ h_t ⊙ d_h_t` by every input, by name. An empty `d_h_t` means none.
@@ -108,7 +116,8 @@ impl<'a> Recorder<'a> {
     }
 
     fn run(mut self) -> Forward {
-        let &Call { n, t, h, .. } = self.call;
+        let Sizes { n, t, h, .. } = self.call.sizes;
+        let sequence = &self.call.inputs.sequence;
         let len = n * t * h;
         let mut y = vec![0.0; len];
         let [mut r, mut z, mut candidate, mut q_n] = [(); 4].map(|()| vec![f64::NAN; len]);
@@ -119,7 +128,7 @@ impl<'a> Recorder<'a> {
             .map(|row| h0.map_or(zeros, |h0| h0.slice(row * h, h)))
             .collect();
         for (row, state) in last.iter_mut().enumerate() {
-            let mask = self.call.recurrent_mask.as_ref();
+            let mask = sequence.recurrent_mask.as_ref();
             let mask = mask.map(|mask| self.tape.leaf(mask[row * h..][..h].iter().copied()));
             let mut output = zeros;
             for step in 0..t {
@@ -128,12 +137,8 @@ impl<'a> Recorder<'a> {
                     output = zeros;
                 }
                 let at = self.call.row(row, step);
-                if self
-                    .call
-                    .step_mask
-                    .as_ref()
-                    .is_none_or(|valid| valid[at] != 0.0)
-                {
+                let step_mask = sequence.step_mask.as_ref();
+                if step_mask.is_none_or(|valid| valid[at] != 0.0) {
                     let next = self.step(at, *state, mask);
                     let kept = [
                         (&mut r, next.r),
@@ -173,7 +178,7 @@ impl<'a> Recorder<'a> {
 
     /// One step of one row. `at` is its index among all rows of the sequence.
     fn step(&mut self, at: usize, state: Vector, mask: Option<Vector>) -> Step {
-        let h = self.call.h;
+        let h = self.call.sizes.h;
         let spec = self.call.spec;
         let p = self.projected(at);
         let g = mask.map_or(state, |mask| self.tape.mul(mask, state));
@@ -205,9 +210,9 @@ impl<'a> Recorder<'a> {
             }
             next = self.tape.clip(next, bound);
         }
-        if let Some(zoneout) = &self.call.zoneout {
+        if let Some(zoneout) = &self.call.inputs.sequence.zoneout {
             let kept = match zoneout.len() {
-                per_step if per_step == self.call.n * self.call.t => vec![zoneout[at]; h],
+                per_step if per_step == self.call.sizes.rows() => vec![zoneout[at]; h],
                 _ => zoneout[at * h..][..h].to_vec(),
             };
             let kept = self.tape.leaf(kept);
@@ -224,7 +229,7 @@ impl<'a> Recorder<'a> {
 
     /// `x·w_ih + b_ih` for a row of the sequence, or the row itself if it is already projected.
     fn projected(&mut self, at: usize) -> Vector {
-        let h = self.call.h;
+        let h = self.call.sizes.h;
         let x = self.leaf("x").expect("every call has a sequence");
         let p = match self.leaf("w_ih") {
             Some(w_ih) => {
@@ -242,7 +247,7 @@ impl<'a> Recorder<'a> {
 
     /// `state·w_hh + b_hh` for one gate: r, z, n are 0, 1, 2.
     fn recurrent(&mut self, state: Vector, gate: usize) -> Vector {
-        let h = self.call.h;
+        let h = self.call.sizes.h;
         let w_hh = self
             .leaf("w_hh")
             .expect("every call has a recurrent weight");
@@ -256,7 +261,7 @@ impl<'a> Recorder<'a> {
 
     /// The input of the activation of the reset or update gate.
     fn pre_activation(&mut self, p: Vector, g: Vector, gate: usize) -> Vector {
-        let h = self.call.h;
+        let h = self.call.sizes.h;
         let q = self.recurrent(g, gate);
         self.tape.add(p.slice(gate * h, h), q)
     }
@@ -270,16 +275,6 @@ impl<'a> Recorder<'a> {
             inexact_gate(activation, bound, a, error)
         })
     }
-}
-
-/// Runs the sequence of a problem.
-pub fn forward(problem: &Problem, inputs: &Inputs) -> Forward {
-    Call::of(problem, inputs).forward()
-}
-
-/// [`Call::outcome`] of a problem.
-pub fn outcome(problem: &Problem, inputs: &Inputs) -> Outcome {
-    Call::of(problem, inputs).outcome(&inputs.d_y, &inputs.d_h_t)
 }
 
 #[cfg(test)]
