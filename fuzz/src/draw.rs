@@ -6,7 +6,7 @@ use gru_cpu::{
     spec::{Activation, Activations, Direction, GruSpec, Layout, Order, Reset, Sizes, Update},
     testing::Isa,
 };
-use gru_testkit::{activations::ACTIVATIONS, inputs::SplitMix64};
+use gru_testkit::{activations::ACTIVATIONS, random::SplitMix64};
 
 /// The most multiply-adds of a pass: twice the number from which a pass uses several threads.
 const LARGEST_WORK: usize = 1 << 20;

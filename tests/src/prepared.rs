@@ -16,8 +16,8 @@ use gru_op::{
 };
 use gru_testkit::{
     close::{Tolerance, share},
-    inputs::SplitMix64,
     panics::panics,
+    random::SplitMix64,
 };
 use libtest_mimic::Trial;
 

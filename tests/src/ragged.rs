@@ -1,4 +1,4 @@
-//! Packed batches of blocks: equal to the padded batch with lengths, values and every gradient. Conversions and errors.
+//! Packed batches of blocks: equal to the padded batch with lengths, values and every gradient. Conversions.
 //! `options` compares the operator with the oracle.
 
 use super::{
@@ -6,13 +6,9 @@ use super::{
     runs::{gradient, loss, random, tensor, values},
 };
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{
-    GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, SequenceOptions, gru_packed, pack,
-    unpack,
-};
+use gru_op::{GruBlock, GruBlockConfig, SequenceOptions, pack, unpack};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
-    panics::panics,
     random::numbers,
 };
 use libtest_mimic::Trial;
@@ -42,7 +38,6 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         }
         trials.push(backend.trial(id("conversions"), conversions));
     }
-    trials.push(Trial::test("ragged/errors", || Ok(errors()?)));
     trials
 }
 
@@ -165,61 +160,4 @@ fn conversions(device: &Device) -> Result<(), String> {
         return Err("expected empty rows".into());
     }
     Ok(())
-}
-
-fn errors() -> Result<(), String> {
-    let device = Device::flex();
-    let zeros = |rows: usize, columns: usize| Tensor::<2>::zeros([rows, columns], &device);
-    let weights = || GruWeights::new(zeros(I, 3 * H), zeros(H, 3 * H));
-    let options = SequenceOptions::<2>::new;
-    let run = |lengths: &[usize], options: SequenceOptions<2>| {
-        gru_packed(
-            zeros(5, I),
-            lengths,
-            &weights(),
-            &GruSpec::default(),
-            options,
-        );
-    };
-    let block = GruBlockConfig::new(I, H).init(&device);
-    let refused = |says: &str, call: &dyn Fn()| panics(call, says);
-    refused(
-        "gru_packed: the sum of lengths must be M = 5, got 4; x [M, I] is [5, 3]",
-        &|| {
-            run(&[3, 1], options());
-        },
-    )?;
-    refused(
-        "gru_packed: the sum of lengths must be M = 5, got more than a usize",
-        &|| {
-            run(&[usize::MAX, 2], options());
-        },
-    )?;
-    refused("gru_packed: h0 [N, H] must be [2, 7], got [3, 7]", &|| {
-        run(&[3, 2], options().state(zeros(3, H)));
-    })?;
-    refused(
-        "gru_packed: lengths, mask, starts and zoneout require padded rows",
-        &|| {
-            run(&[3, 2], options().lengths(&[3, 2]));
-        },
-    )?;
-    refused("gru_packed: layout must be BatchMajor", &|| {
-        run(&[3, 2], options().layout(Layout::TimeMajor));
-    })?;
-    refused(
-        "GruBlock::forward_packed: the sum of lengths must be M = 5, got 6",
-        &|| {
-            block.forward_packed(zeros(5, I), &[6], None);
-        },
-    )?;
-    refused(
-        "pack: lengths[1] must be at most T, expected 0 to 3, got 4",
-        &|| {
-            pack(Tensor::zeros([2, 3, 1], &device), &[1, 4]);
-        },
-    )?;
-    refused("unpack: the sum of lengths must be M = 5, got 4", &|| {
-        unpack(zeros(5, 1), &[4]);
-    })
 }

@@ -37,43 +37,6 @@ pub fn cover(sizes: &[usize], strength: usize) -> Vec<Vec<usize>> {
     rows
 }
 
-/// The combinations of values of any `strength` parameters that occur in no row.
-///
-/// # Panics
-///
-/// If a row does not have one value in range for each parameter.
-pub fn missing(rows: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<Combination> {
-    for row in rows {
-        assert!(
-            row.len() == sizes.len() && row.iter().zip(sizes).all(|(value, size)| value < size),
-            "missing: row: expected values below {sizes:?}, got {row:?}"
-        );
-    }
-    let all = every(sizes, strength).into_iter();
-    all.filter(|combination| !rows.iter().any(|row| contains(row, combination)))
-        .collect()
-}
-
-/// Few of `candidates`, as indices in order, that contain every combination of all candidates.
-///
-/// # Panics
-///
-/// As [`missing`].
-pub fn select(candidates: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<usize> {
-    let nowhere = missing(candidates, sizes, strength);
-    let mut left = every(sizes, strength);
-    left.retain(|combination| !nowhere.contains(combination));
-    let mut selected = BTreeSet::new();
-    while !left.is_empty() {
-        let covered = |k: &usize| left.iter().filter(|c| contains(&candidates[*k], c)).count();
-        let best = (0..candidates.len()).rev().max_by_key(covered);
-        let best = best.expect("a candidate contains each remaining combination");
-        left.retain(|combination| !contains(&candidates[best], combination));
-        selected.insert(best);
-    }
-    selected.into_iter().collect()
-}
-
 fn contains(row: &[usize], combination: &Combination) -> bool {
     combination
         .iter()
@@ -149,6 +112,13 @@ mod tests {
 
     const SIZES: [usize; 7] = [3, 2, 4, 2, 3, 2, 2];
 
+    /// The combinations that occur in no row.
+    fn missing(rows: &[Vec<usize>], sizes: &[usize], strength: usize) -> Vec<Combination> {
+        let all = every(sizes, strength).into_iter();
+        all.filter(|combination| !rows.iter().any(|row| contains(row, combination)))
+            .collect()
+    }
+
     /// Counts what `missing` must find, with another method: the distinct values of the chosen columns.
     fn distinct(rows: &[Vec<usize>], columns: &[usize]) -> usize {
         let values = rows.iter();
@@ -207,28 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn selected_rows_keep_all_combinations() {
-        // Not all combinations occur: the first two parameters are never both 1.
-        let mut all = cover(&[2; 9], 3);
-        all.retain(|row| row[..2] != [1, 1]);
-        let some: Vec<_> = select(&all, &[2; 9], 2)
-            .into_iter()
-            .map(|k| all[k].clone())
-            .collect();
-        assert_eq!(missing(&some, &[2; 9], 2), [[(0, 1), (1, 1)]]);
-        assert!(some.len() < all.len(), "{} of {}", some.len(), all.len());
-    }
-
-    #[test]
     fn few_parameters_get_their_product() {
         assert_eq!(cover(&[2, 3], 3).len(), 6);
         assert_eq!(cover(&[4], 2).len(), 4);
         assert_eq!(cover(&[], 2), [Vec::<usize>::new()]);
-    }
-
-    #[test]
-    #[should_panic(expected = "row: expected values below [2, 2], got [0, 2]")]
-    fn values_out_of_range_are_rejected() {
-        missing(&[vec![0, 2]], &[2, 2], 2);
     }
 }

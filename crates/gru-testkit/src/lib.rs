@@ -8,8 +8,6 @@
 //! | [`matrix`] | all cases |
 //! | [`runs`] | runs a case on a backend and compares |
 //! | [`random`] | random numbers that are equal on every machine |
-//! | [`problem`] | sizes and conventions of one run, and the catalogue of test problems |
-//! | [`inputs`] | seeded inputs and upstream gradients, buffers of NaN |
 //! | [`oracle`] | the equations in float64, on a tape that differentiates them exactly |
 //! | [`close`] | named tensors, their comparison, and every tolerance with its reason |
 //! | [`cover`] | covering arrays: rows of options with every pair or triple of values |
@@ -28,14 +26,12 @@ pub mod close;
 pub mod conformance;
 pub mod cover;
 pub mod draw;
-pub mod inputs;
 pub mod matrix;
 pub mod onnx_file;
 pub mod oracle;
 pub mod panics;
 #[cfg(feature = "passes")]
 pub mod passes;
-pub mod problem;
 pub mod random;
 pub mod runs;
 #[cfg(feature = "webgpu")]

@@ -4,7 +4,7 @@ use gru_cpu::{
     Gru, Sequence, Stack, StackInputs, StackLayer, Weights,
     spec::{Direction, GruSpec, Layout, Lengths, Order, Precision, Reset, Sizes, Update},
 };
-use gru_testkit::inputs::SplitMix64;
+use gru_testkit::random::SplitMix64;
 
 /// The weights of a layer and direction.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use gru_cpu::{
 };
 use gru_testkit::{
     close::close,
-    inputs::SplitMix64,
     oracle::{Call, Round},
     passes,
+    random::SplitMix64,
 };
 use std::ops::Index;
 
