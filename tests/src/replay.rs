@@ -1,4 +1,4 @@
-//! Repeats a training run that PyTorch recorded, step by step, with the parts of char-gru.
+//! Repeats a training run that PyTorch recorded, step by step: an embedding, two layers and a head.
 //! `tests/data/replay/generate.py` describes the run.
 //!
 //! The bounds are four to five times the largest difference seen with the kernels of two CPUs. Both runs
@@ -14,23 +14,22 @@ use std::{
 };
 
 use burn::{
-    module::{Module, ModuleMapper, Param},
-    nn::loss::CrossEntropyLossConfig,
-    optim::GradientsParams,
-    tensor::{Device, Tensor, TensorData},
+    module::{Module, ModuleMapper, ModuleVisitor, Param},
+    nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, loss::CrossEntropyLossConfig},
+    optim::{AdamConfig, GradientsParams},
+    tensor::{Device, Int, Tensor, TensorData},
 };
-use char_gru::{
-    clip::clip_norm,
-    data::{Streams, Vocabulary},
-    learner::Learner,
-    model::CharGru,
-};
-use gru_convert::StateDict;
+use gru_convert::{StateDict, pytorch};
+use gru_op::GruBlock;
 use libtest_mimic::Trial;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-use super::{backends::TestBackend, conformance::values_by_key, runs::values};
+use super::{
+    backends::TestBackend,
+    conformance::{text, values_by_key},
+    runs::values,
+};
 
 /// Losses, relative. The largest difference seen is 1.1e-6.
 const LOSS: f64 = 5e-6;
@@ -53,73 +52,150 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     backends.iter().map(trial).collect()
 }
 
-struct Record {
-    dict: StateDict,
-    run: Value,
-    vocabulary: Vocabulary,
+/// The next character.
+#[derive(Module, Debug)]
+struct Model {
+    embedding: Embedding,
+    gru: GruBlock,
+    head: Linear,
 }
 
-impl Record {
-    fn read() -> Result<Self, String> {
-        let path = crate::data().join("replay/char_gru_replay.safetensors");
-        let bytes = fs::read(&path).map_err(|e| e.to_string())?;
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| e.to_string())?;
-        let metadata: HashMap<_, _> = header.metadata().clone().unwrap_or_default();
-        let json = |key: &str| -> Result<Value, String> {
-            let text = metadata.get(key).ok_or(format!("no {key}"))?;
-            serde_json::from_str(text).map_err(|e| e.to_string())
-        };
-        let characters: Vec<String> =
-            serde_json::from_value(json("vocab")?).map_err(|e| e.to_string())?;
+impl Model {
+    fn import(dict: &StateDict, prefix: &str, device: &Device) -> Result<Self, String> {
+        let gru = format!("{prefix}gru.");
+        let config = pytorch::config(dict, &gru).map_err(text)?;
+        let config = config.with_batch_first(true);
+        let name = |of: &str| format!("{prefix}{of}");
+        let [v, embed] = dict.shape(&name("embedding.weight")).map_err(text)?;
+        let mut embedding = EmbeddingConfig::new(v, embed).init(device);
+        let weight = dict.tensor(&name("embedding.weight"), [v, embed], device);
+        embedding.weight = Param::from_tensor(weight.map_err(text)?);
+        let mut head = LinearConfig::new(config.d_hidden, v).init(device);
+        let weight: Tensor<2> = dict
+            .tensor(&name("head.weight"), [v, config.d_hidden], device)
+            .map_err(text)?;
+        head.weight = Param::from_tensor(weight.transpose());
+        let bias = dict.tensor(&name("head.bias"), [v], device);
+        head.bias = Some(Param::from_tensor(bias.map_err(text)?));
         Ok(Self {
-            dict: StateDict::from_safetensors(&path).map_err(|e| e.to_string())?,
-            run: json("run")?,
-            vocabulary: Vocabulary::of(&characters.concat()),
+            embedding,
+            gru: pytorch::import(dict, &gru, &config, device).map_err(text)?,
+            head,
         })
     }
 
-    /// The tensors whose names start with `prefix`, without the prefix.
-    fn part(&self, prefix: &str) -> StateDict {
-        let mut part = StateDict::new();
-        for key in self.dict.keys() {
-            if let (Some(name), Some(data)) = (key.strip_prefix(prefix), self.dict.get(key)) {
-                part.insert(name, data.clone());
-            }
-        }
-        part
+    /// The parameters with PyTorch's names.
+    fn export(&self) -> Result<BTreeMap<String, Vec<f64>>, String> {
+        let mut named = values_by_key(&pytorch::export(&self.gru, "gru.").map_err(text)?);
+        let bias = self.head.bias.as_ref().ok_or("expected a bias")?;
+        named.extend([
+            (
+                "embedding.weight".into(),
+                values(self.embedding.weight.val()),
+            ),
+            (
+                "head.weight".into(),
+                values(self.head.weight.val().transpose()),
+            ),
+            ("head.bias".into(), values(bias.val())),
+        ]);
+        Ok(named)
     }
 
-    fn number(&self, name: &str) -> f64 {
-        self.run[name].as_f64().expect("the run has this number")
+    /// The mean cross-entropy of `[N,T]` characters and the characters after them, and the new state.
+    fn loss(
+        &self,
+        [ids, next]: [Tensor<2, Int>; 2],
+        state: Option<Tensor<3>>,
+    ) -> (Tensor<1>, Tensor<3>) {
+        let (y, state) = self.gru.forward(self.embedding.forward(ids), state);
+        let [n, t, h] = y.dims();
+        let logits = self.head.forward(y.reshape([n * t, h]));
+        let loss = CrossEntropyLossConfig::new().init(&logits.device());
+        (loss.forward(logits, next.reshape([n * t])), state)
     }
+}
 
-    fn size(&self, name: &str) -> usize {
-        self.number(name) as usize
+/// Multiplies all gradients by a factor, and sums their squares.
+struct Scale<'a> {
+    gradients: &'a mut GradientsParams,
+    factor: f64,
+    squares: f64,
+}
+
+impl ModuleVisitor for Scale<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let gradient = self.gradients.remove::<D>(param.id);
+        let gradient = gradient.expect("all have a gradient");
+        self.squares += values(gradient.clone().square().sum())[0];
+        let scaled = gradient * self.factor;
+        self.gradients.register(param.id, scaled);
     }
+}
+
+/// Clips the gradients to a global norm, as PyTorch does. Returns the norm before.
+fn clip_norm(model: &Model, gradients: &mut GradientsParams, most: f64) -> f64 {
+    let mut scale = |factor: f64| {
+        let mut scale = Scale {
+            gradients,
+            factor,
+            squares: 0.0,
+        };
+        model.visit(&mut scale);
+        scale.squares.sqrt()
+    };
+    let norm = scale(1.0);
+    scale((most / (norm + 1e-6)).min(1.0));
+    norm
 }
 
 fn replay(device: &Device, factor: f64) -> Result<(), String> {
     let device = &device.clone().autodiff();
-    let record = Record::read()?;
-    let all = values_by_key(&record.dict);
-    let [n, t, steps] = ["N", "T", "steps"].map(|name| record.size(name));
-    let mut init = record.part("init.");
-    let characters = record.vocabulary.characters().iter();
-    let characters: Vec<f32> = characters.map(|&c| c as u32 as f32).collect();
-    init.insert("characters", TensorData::from(&characters[..]));
-    let (model, _) = CharGru::from_arrays(&init, device).map_err(|e| e.to_string())?;
-    let ids = all["ids"].iter().map(|&id| id as i32).collect();
-    let streams = Streams::new(ids, n, t).map_err(|e| e.to_string())?;
-    first_gradients(&record, &model, &streams, device, factor)?;
-    let mut learner = Learner::new(model, vec![device.clone()]);
-    let recorded = all["losses"].iter().zip(&all["grad_norms"]);
-    for (step, (&loss, &norm)) in recorded.enumerate().take(steps) {
-        let times = step * t..(step + 1) * t;
-        let outcome = learner.step(&streams, times, record.number("lr"));
-        let outcome = values(outcome.map_err(|e| e.to_string())?);
+    let path = crate::data().join("replay/char_gru_replay.safetensors");
+    let bytes = fs::read(&path).map_err(text)?;
+    let (_, header) = SafeTensors::read_metadata(&bytes).map_err(text)?;
+    let metadata: HashMap<_, _> = header.metadata().clone().unwrap_or_default();
+    let run: Value = serde_json::from_str(&metadata["run"]).map_err(text)?;
+    let number = |name: &str| run[name].as_f64().expect("the run has this number");
+    let [n, t, steps] = ["N", "T", "steps"].map(|name| number(name) as usize);
+    let dict = StateDict::from_safetensors(&path).map_err(text)?;
+    let all = values_by_key(&dict);
+    let recorded = |prefix: &str| -> BTreeMap<String, Vec<f64>> {
+        let named = all.iter();
+        named
+            .filter_map(|(name, values)| Some((name.strip_prefix(prefix)?.into(), values.clone())))
+            .collect()
+    };
+    let ids: Vec<i32> = all["ids"].iter().map(|&id| id as i32).collect();
+    let stream = (ids.len() - 1) / n;
+    let window = |from: usize| {
+        [from, from + 1].map(|from| -> Tensor<2, Int> {
+            let rows = (0..n).flat_map(|row| &ids[row * stream + from..][..t]);
+            let rows: Vec<i32> = rows.copied().collect();
+            Tensor::from_data(TensorData::new(rows, [n, t]), device)
+        })
+    };
+    let mut model = Model::import(&dict, "init.", device)?;
+    let mut adam = AdamConfig::new().with_epsilon(1e-8).init();
+    let mut state: Option<Tensor<3>> = None;
+    let expected = all["losses"].iter().zip(&all["grad_norms"]);
+    for (step, (&expected_loss, &expected_norm)) in expected.enumerate().take(steps) {
+        let (loss, last) = model.loss(window(step * t), state);
+        state = Some(last.detach());
+        let mut gradients = GradientsParams::from_grads(loss.backward(), &model);
+        let norm = clip_norm(&model, &mut gradients, number("clip"));
+        if step == 0 {
+            // Before Adam spreads differences.
+            let got = model
+                .clone()
+                .map(&mut InPlaceOfParameters(&gradients))
+                .export()?;
+            let expected = recorded("step0.grad_clipped.");
+            all_within(&got, &expected, |largest| GRADIENT * largest * factor)?;
+        }
         for (name, got, expected, bound) in [
-            ("loss", outcome[0], loss, LOSS),
-            ("gradient norm", outcome[1], norm, NORM),
+            ("loss", values(loss)[0], expected_loss, LOSS),
+            ("gradient norm", norm, expected_norm, NORM),
         ] {
             let off = (got - expected).abs() / expected;
             if off.is_nan() || off > bound * factor {
@@ -129,48 +205,20 @@ fn replay(device: &Device, factor: f64) -> Result<(), String> {
                 ));
             }
         }
+        model = adam.step(number("lr"), model, gradients);
     }
-
-    let state = learner.states[0].clone();
+    let state = state.expect("there is at least one step");
     within("state", &values(state), &all["h_final"], STATE * factor)?;
-    let learnt = learner.model.to_arrays(&record.vocabulary);
-    let learnt = learnt.map_err(|e| e.to_string())?;
-    all_within(
-        &values_by_key(&learnt),
-        &values_by_key(&record.part("final.")),
-        |_| PARAMETER * factor,
-    )
+    all_within(&model.export()?, &recorded("final."), |_| {
+        PARAMETER * factor
+    })
 }
 
-/// The clipped gradients of the first step, before Adam spreads differences.
-fn first_gradients(
-    record: &Record,
-    model: &CharGru,
-    streams: &Streams,
-    device: &Device,
-    factor: f64,
-) -> Result<(), String> {
-    let (inputs, targets) = streams.window(0..streams.count, 0..record.size("T"), device);
-    let (logits, _) = model.forward(inputs, None);
-    let loss = CrossEntropyLossConfig::new().init(device);
-    let loss = loss.forward(logits, targets);
-    let gradients = GradientsParams::from_grads(loss.backward(), model);
-    let (gradients, _) = clip_norm(model, gradients, record.number("clip"));
-    let in_their_place = model.clone().map(&mut InPlaceOfParameters(gradients));
-    let got = in_their_place.to_arrays(&record.vocabulary);
-    let got = got.map_err(|e| e.to_string())?;
-    let (got, expected) = (
-        values_by_key(&got),
-        values_by_key(&record.part("step0.grad_clipped.")),
-    );
-    all_within(&got, &expected, |largest| GRADIENT * largest * factor)
-}
+struct InPlaceOfParameters<'a>(&'a GradientsParams);
 
-struct InPlaceOfParameters(GradientsParams);
-
-impl ModuleMapper for InPlaceOfParameters {
+impl ModuleMapper for InPlaceOfParameters<'_> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let gradient = self.0.remove::<D>(param.id).expect("all have a gradient");
+        let gradient = self.0.get::<D>(param.id).expect("all have a gradient");
         param.map(|parameter| Tensor::from_inner(gradient).to_device(&parameter.device()))
     }
 }
