@@ -167,6 +167,8 @@ impl TestBackend {
     pub fn id(&self, dtype: DType) -> String {
         let dtype = match dtype {
             DType::F64 => "f64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
             _ => "f32",
         };
         format!("{}-{dtype}", self.name)

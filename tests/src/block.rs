@@ -2,12 +2,12 @@
 
 use super::{
     backends::TestBackend,
-    runs::{tensor, values},
+    runs::{random, values},
 };
 use burn::{
     config::Config,
     module::{Initializer, Module},
-    tensor::{Bool, DType, Device, Tensor, TensorData},
+    tensor::{Bool, Device, Tensor, TensorData},
 };
 use gru_op::{
     Direction, GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart,

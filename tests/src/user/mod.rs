@@ -13,7 +13,7 @@ mod threads;
 mod training;
 
 use super::{backends::TestBackend, conformance::text};
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{Device, Tensor};
 use gru_op::GruBlock;
 use gru_testkit::close::close;
 use libtest_mimic::Trial;
