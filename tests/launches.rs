@@ -1,15 +1,13 @@
 //! On a GPU, the operator runs the kernels of `gru-cube`, with and without fusion. This is a separate
 //! process because the tests count launches.
 
-use burn::tensor::{
-    Bool, Device, DeviceKind, DeviceType, Distribution, Tensor, TensorData, Tolerance,
-};
+use burn::tensor::{DType, Device, DeviceKind, DeviceType, Distribution, Tensor};
 use gru_op::{
-    GruBlockConfig, GruSpec, GruWeights, Reset, SequenceOptions,
+    GruBlockConfig,
     gpu::{Schedule, Settings, Strategy},
-    gru_sequence_with,
 };
-use gru_testkit::webgpu;
+use gru_testkit::{case::Case, close::Tolerance, webgpu};
+use gru_tests::operator::{self, Way};
 use libtest_mimic::{Arguments, Failed, Trial};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::sync::Mutex;
@@ -88,7 +86,7 @@ fn forced_schedule() -> Result<(), Failed> {
     if launches != T as u64 {
         return Err(format!("{launches} launches, expected {T}").into());
     }
-    forced.assert_approx_eq::<f32>(&inferred, Tolerance::absolute(1e-5));
+    forced.assert_approx_eq::<f32>(&inferred, burn::tensor::Tolerance::absolute(1e-5));
     Ok(())
 }
 
@@ -115,49 +113,13 @@ fn warnings() -> Vec<String> {
     std::mem::take(&mut *WARNINGS.lock().unwrap())
 }
 
-/// A training step with every tensor that an operator may have: states, and gradients of `w_hh` and the states.
-fn all_tensors(device: &Device, h: usize, reset: Reset) -> [TensorData; 4] {
-    const N: usize = 3;
-    const T: usize = 5;
-    const I: usize = 4;
-    fn tensor<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
-        let len: usize = shape.iter().product();
-        let values: Vec<f32> = (1..=len).map(|k| (k as f32 * 1.7).sin() * 0.5).collect();
-        Tensor::from_data(TensorData::new(values, shape), device)
-    }
-    let device = device.clone().autodiff();
-    let flags = |every: usize| {
-        let flags: Vec<bool> = (0..N * T).map(|k| k % every != 2).collect();
-        Tensor::<2, Bool>::from_data(TensorData::new(flags, [N, T]), &device)
-    };
-    let w_hh = tensor([h, 3 * h], &device).mul_scalar(0.3).require_grad();
-    let [h0, start] = [0.7, 0.2].map(|scale| {
-        let state: Tensor<2> = tensor([N, h], &device);
-        state.mul_scalar(scale).require_grad()
-    });
-    let bias = || Some(tensor([3 * h], &device));
-    let weights = GruWeights::new(tensor([I, 3 * h], &device), w_hh.clone())
-        .with_b_ih(bias())
-        .with_b_hh(bias());
-    let options = SequenceOptions::new()
-        .state(h0.clone())
-        .mask(flags(4))
-        .starts(flags(3).bool_not())
-        .start_state(start.clone())
-        .recurrent_mask(tensor([N, h], &device).add_scalar(1.0))
-        .zoneout(tensor([N, T, h], &device).abs());
-    let spec = GruSpec::default().with_reset(reset);
-    let (y, _) = gru_sequence_with(tensor([N, T, I], &device), &weights, &spec, options);
-    let upstream = tensor([N, T, h], &device);
-    let gradients = (y.clone() * upstream).sum().backward();
-    let of = |leaf: Tensor<2>| leaf.grad(&gradients).expect("a gradient").into_data();
-    [y.into_data(), of(w_hh), of(h0), of(start)]
-}
-
-fn compare(got: [TensorData; 4], expected: [TensorData; 4]) {
-    for (got, expected) in got.into_iter().zip(expected) {
-        got.assert_approx_eq::<f32>(&expected, Tolerance::rel_abs(1e-4, 1e-4));
-    }
+/// A training step with every tensor that an operator may have, compared with the oracle.
+fn all_tensors(device: &Device, words: &str) -> Result<(), Failed> {
+    let options = "mask skips start-states zoneout-per-unit";
+    let drawn = Case::new(&format!("N3 T5 I4 {options} {words}")).draw();
+    let got = operator::run(device, DType::F32, &drawn, Way::default())?;
+    let tolerance = Tolerance::F32.times(Tolerance::GPU_FACTOR);
+    Ok(got.compare(&drawn.expected(), tolerance)?)
 }
 
 /// On a GPU with the smallest limits of WebGPU, calls with all tensors run the kernels, and Burn's operations do not
@@ -165,17 +127,18 @@ fn compare(got: [TensorData; 4], expected: [TensorData; 4]) {
 fn every_option() -> Result<(), Failed> {
     webgpu::device();
     let device = Device::wgpu(DeviceKind::Existing(webgpu::ID));
-    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-        // A sequence kernel, and step kernels.
-        for h in [24, 300] {
-            let before = gru_cube::launches();
-            let got = all_tensors(&device, h, reset);
-            let launches = gru_cube::launches() - before;
-            compare(got, all_tensors(&Device::flex(), h, reset));
-            let (warnings, least) = (warnings(), if h == 24 { 5 } else { 2 * 5 });
-            if !warnings.is_empty() || launches < least {
-                return Err(format!("{reset:?} H{h}: {launches} launches, {warnings:?}").into());
-            }
+    // A sequence kernel, and step kernels.
+    for (words, least) in [
+        ("H24", 5),
+        ("H24 before", 5),
+        ("H300", 10),
+        ("H300 before", 10),
+    ] {
+        let before = gru_cube::launches();
+        all_tensors(&device, words)?;
+        let (launches, warnings) = (gru_cube::launches() - before, warnings());
+        if !warnings.is_empty() || launches < least {
+            return Err(format!("{words}: {launches} launches, {warnings:?}").into());
         }
     }
     Ok(())
@@ -185,11 +148,9 @@ fn every_option() -> Result<(), Failed> {
 fn rejected_kernel() -> Result<(), Failed> {
     webgpu::misreported();
     let device = Device::wgpu(DeviceKind::Existing(webgpu::MISREPORTED));
-    let expected = all_tensors(&Device::flex(), 128, Reset::AfterMatmul);
     Settings::default().set();
     for expected_warnings in [2, 0] {
-        let got = all_tensors(&device, 128, Reset::AfterMatmul);
-        compare(got, expected.clone());
+        all_tensors(&device, "H128")?;
         let warnings = warnings();
         let names =
             |warning: &String| warning.starts_with("self-test of the kernel sequence rows=");

@@ -21,7 +21,6 @@ type Test = fn(&Device, Tolerance) -> Result<(), String>;
 const TESTS: &[(&str, Test)] = &[
     ("step-equals-sequence", step_equals_sequence),
     ("state-carries-over", state_carries_over),
-    ("episodes-equal-the-row", episodes_equal_the_row),
     ("acting-equals-replay", acting_equals_replay),
     ("dropout-in-training-only", dropout_in_training_only),
     ("pytorch-initializer", pytorch_initializer),
@@ -127,50 +126,6 @@ fn flags<const D: usize>(flags: &[bool], shape: [usize; D], device: &Device) -> 
 fn starts(device: &Device) -> Tensor<2, Bool> {
     let first = flags(&[true, false, false], [N], device);
     starts_after(flags(DONES.as_flattened(), [N, T], device), first)
-}
-
-/// Two layers in both directions: every episode by itself, from the start state or the initial state.
-fn episodes_equal_the_row(device: &Device, tolerance: Tolerance) -> Result<(), String> {
-    let config = GruBlockConfig::new(I, H).with_num_layers(2);
-    let gru = config.with_bidirectional(true).init(device);
-    let (x, initial) = (input(device), state(4, device));
-    let start_state = state(8, device).narrow(0, 4, 4);
-    let options = SequenceOptions::new()
-        .state(initial.clone())
-        .starts(starts(device))
-        .start_state(start_state.clone());
-    let (y, last) = gru.forward_with(x.clone(), options);
-    for (n, dones) in DONES.iter().enumerate() {
-        let mut bounds = vec![0];
-        bounds.extend((1..T).filter(|&t| dones[t - 1]));
-        bounds.push(T);
-        let episodes: Vec<_> = bounds.windows(2).map(|pair| pair[0]..pair[1]).collect();
-        let row = |states: &Tensor<3>, k: usize| states.clone().slice([k..k + 1, n..n + 1]);
-        for times in &episodes {
-            // Row 0 starts at time 0. Layers alternate between forward and reverse.
-            let carries = [times.start == 0 && n != 0, times.end == T];
-            let states = (0..4).map(|k| {
-                let states = if carries[k % 2] {
-                    &initial
-                } else {
-                    &start_state
-                };
-                row(states, k)
-            });
-            let states = Tensor::cat(states.collect(), 0);
-            let x = x.clone().slice([n..n + 1, times.clone()]);
-            let (expected, finals) = gru.forward(x, Some(states));
-            let got = y.clone().slice([n..n + 1, times.clone()]);
-            same("y", got, expected, tolerance.forward)?;
-            for (k, is_last) in [times.end == T, times.start == 0].into_iter().enumerate() {
-                for k in [k, k + 2].into_iter().filter(|_| is_last) {
-                    let expected = finals.clone().narrow(0, k, 1);
-                    same("state", row(&last, k), expected, tolerance.forward)?;
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Steps with `restart` between them equal one sequence with starts.

@@ -24,7 +24,7 @@ mod models;
 mod noise;
 mod nonfinite;
 mod onnx_file;
-mod operator;
+pub mod operator;
 mod oracle;
 mod prepared;
 mod pytorch_model;

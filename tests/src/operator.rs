@@ -19,8 +19,11 @@ use super::{
 
 /// A backend that runs cases in one type.
 pub struct OnDevice<'a> {
+    /// The backend.
     pub backend: &'a TestBackend,
+    /// Its device.
     pub device: &'a Device,
+    /// The type of all tensors.
     pub dtype: DType,
 }
 
@@ -42,6 +45,7 @@ impl Runs for OnDevice<'_> {
 /// How a case reaches the operator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Way {
+    /// What training keeps for backward.
     pub checkpointing: Checkpointing,
     /// Whether rows of different lengths are packed.
     pub packed: bool,
@@ -105,7 +109,12 @@ pub fn run(device: &Device, dtype: DType, drawn: &Drawn, way: Way) -> Result<Out
 }
 
 /// The outputs of a case that nothing tracks.
-pub fn infer(device: &Device, dtype: DType, drawn: &Drawn, way: Way) -> Result<Outcome, String> {
+pub(crate) fn infer(
+    device: &Device,
+    dtype: DType,
+    drawn: &Drawn,
+    way: Way,
+) -> Result<Outcome, String> {
     let leaves = Leaves::new(drawn, device, dtype).inner();
     let (y, h_t) = outputs(drawn, way, &leaves)?;
     Ok(Outcome {
@@ -119,7 +128,11 @@ fn named(y: Tensor<3>, h_t: Tensor<2>) -> Tensors {
 }
 
 /// `y` and `h_t`.
-pub fn outputs(drawn: &Drawn, way: Way, leaves: &Leaves) -> Result<(Tensor<3>, Tensor<2>), String> {
+pub(crate) fn outputs(
+    drawn: &Drawn,
+    way: Way,
+    leaves: &Leaves,
+) -> Result<(Tensor<3>, Tensor<2>), String> {
     let (x, weights, options) = arguments(drawn, way, leaves);
     let (call, Sizes { n, t, i, h }) = (&drawn.call, drawn.call.sizes);
     let [first, second] = call.order.layout.split([n, t]);
@@ -148,7 +161,7 @@ pub fn outputs(drawn: &Drawn, way: Way, leaves: &Leaves) -> Result<(Tensor<3>, T
 }
 
 /// The arguments of the operator.
-pub fn arguments(
+pub(crate) fn arguments(
     drawn: &Drawn,
     way: Way,
     leaves: &Leaves,

@@ -85,10 +85,14 @@ impl Leaves {
         Self {
             x: leaf(&sequence.x, [first, second, features], place),
             h0: sequence.h0.as_ref().map(state),
-            start_state: match &sequence.start_state {
-                Some(shared) if drawn.shared_start => Some(leaf(&shared[..h], [1, h], place)),
-                of_rows => of_rows.as_ref().map(state),
-            },
+            start_state: sequence.start_state.as_ref().map(|of_rows| {
+                if !drawn.shared_start {
+                    return state(of_rows);
+                }
+                let mut shared = of_rows.clone();
+                shared.resize(h, 0.0); // Also without rows.
+                leaf(&shared, [1, h], place)
+            }),
             weights: GruWeights::new(
                 weights.w_ih.as_ref().map(|w| leaf(w, [i, 3 * h], place)),
                 leaf(&weights.w_hh, [h, 3 * h], place),
@@ -152,6 +156,15 @@ pub fn expect_shape<const D: usize>(
             "{name}: shape {:?}, expected {expected:?}",
             tensor.dims()
         ))
+    }
+}
+
+/// Returns an error unless a result is an error whose text contains `says`.
+pub fn fails<T, E: std::fmt::Display>(result: Result<T, E>, says: &str) -> Result<(), String> {
+    match result {
+        Err(error) if error.to_string().contains(says) => Ok(()),
+        Err(error) => Err(format!("expected the error {says:?}, got {error}")),
+        Ok(_) => Err(format!("expected the error {says:?}, got a result")),
     }
 }
 

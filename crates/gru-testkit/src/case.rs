@@ -82,7 +82,7 @@ pub enum Edge {
     Zero,
     /// All inputs are subnormal in float32.
     Subnormal,
-    /// Pre-activations of tens.
+    /// Pre-activations of tens, from the input product.
     Saturated,
     /// One value of a tensor.
     Value {

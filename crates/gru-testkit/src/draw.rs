@@ -208,7 +208,7 @@ impl Drawn {
                 }
             }),
             Edge::Saturated => call.each_input(|name, values| {
-                if name.starts_with('w') {
+                if name == "w_ih" {
                     values.iter_mut().for_each(|weight| *weight *= 16.0);
                 }
             }),

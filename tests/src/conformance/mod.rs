@@ -71,6 +71,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
             };
             match spec.kind() {
                 "grad_f64" => trials.push(in_float64(spec, backend)),
+                "torch_gru" if name.contains("packed") => second("packed", torch::packed),
                 "mpsgraph_gru" => {
                     second("autodiff", mps_graph::by_autodiff);
                     if mps_graph::has_input_weight(spec) {

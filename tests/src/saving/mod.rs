@@ -5,11 +5,11 @@ mod modified;
 use super::{
     backends::TestBackend,
     conformance::text,
-    runs::{self, Cast, values},
+    runs::{self, Cast, fails, values},
 };
 use burn::{
-    module::Module,
-    tensor::{DType, Device, Tensor},
+    module::{Module, list_param_ids},
+    tensor::{DType, Device},
 };
 use gru_op::{
     Activation, Activations, Checkpointing, GruBlock, GruBlockConfig, GruFileError, Reset, Update,
@@ -116,16 +116,7 @@ fn round_trip(path: &Path) -> Result<(), String> {
         if read.to_string() != block.to_string() {
             return Err(format!("expected {block}, got {read}"));
         }
-        let ids = |block: &GruBlock| -> Vec<_> {
-            let ids = block.layers.iter().map(|layer| {
-                let bias =
-                    |bias: &Option<_>| bias.as_ref().map(|b: &burn::module::Param<Tensor<1>>| b.id);
-                let biases = (bias(&layer.b_ih), bias(&layer.b_hh));
-                (layer.w_ih.id, layer.w_hh.id, biases)
-            });
-            ids.collect()
-        };
-        if ids(&read) != ids(&block) {
+        if list_param_ids(&read) != list_param_ids(&block) {
             return Err("expected the same parameter ids, which optimizers use".into());
         }
         read.check_config(&config).map_err(text)?;
@@ -210,16 +201,16 @@ fn another_configuration(_: &Path) -> Result<(), String> {
     for (block, says) in [
         (
             config().with_reset(Reset::BeforeMatmul),
-            "layers.0.reset must be BeforeMatmul, as the block has it, got AfterMatmul",
+            "layers.0.reset must be BeforeMatmul",
         ),
         (
             config().with_update(Update::Takes),
-            "layers.0.update must be Takes, as the block has it, got Keeps",
+            "layers.0.update must be Takes",
         ),
         (config().with_activations(relu), "layers.0.activations must"),
         (
             config().with_clip_gates(Some(2.0)),
-            "layers.0.clip_gates must be Some(2.0), as the block has it, got None",
+            "layers.0.clip_gates must be Some(2.0)",
         ),
         (
             config().with_clip_state(Some(2.0)),
@@ -235,13 +226,10 @@ fn another_configuration(_: &Path) -> Result<(), String> {
         ),
         (
             config().with_bidirectional(false),
-            "bidirectional must be false, as the block has it, got true",
+            "bidirectional must be false",
         ),
     ] {
-        match block.init(&device).check_config(&config()) {
-            Err(mismatch) if mismatch.to_string().contains(says) => {}
-            other => return Err(format!("expected {says:?}, got {other:?}")),
-        }
+        fails(block.init(&device).check_config(&config()), says)?;
     }
     // JSON may change the last digit of a number, and no other.
     for (own, saved, is_same) in [
@@ -257,14 +245,7 @@ fn another_configuration(_: &Path) -> Result<(), String> {
     }
     let one = GruBlockConfig::new(I, H);
     let reverse = one.clone().with_reverse(true).init(&device);
-    match reverse.check_config(&one) {
-        Err(mismatch) if mismatch.what == "layers.0.direction" => {}
-        other => {
-            return Err(format!(
-                "expected a mismatch of the direction, got {other:?}"
-            ));
-        }
-    }
+    fails(reverse.check_config(&one), "layers.0.direction")?;
     let training = config()
         .with_dropout(0.5)
         .with_recurrent_dropout(0.5)
@@ -299,10 +280,7 @@ fn later_version(path: &Path) -> Result<(), String> {
         let mut changed = saved.clone();
         changed[at..at + later.len()].copy_from_slice(later.as_bytes());
         fs::write(&file, changed).map_err(text)?;
-        match GruBlock::from_file(path, &device) {
-            Err(error) if error.to_string().contains(later) => {}
-            other => return Err(format!("{later}: got {other:?}")),
-        }
+        fails(GruBlock::from_file(path, &device), later)?;
     }
     Ok(())
 }
@@ -359,11 +337,6 @@ fn half(path: &Path) -> Result<(), String> {
         return Err("expected float16".into());
     }
     #[allow(deprecated)] // Supported as long as it exists.
-    let error = GruBlock::from_file(path, &Device::ndarray())
-        .err()
-        .map(text);
-    match error {
-        Some(error) if error.contains("does not support F16") => Ok(()),
-        other => Err(format!("expected an error about float16, got {other:?}")),
-    }
+    let ndarray = Device::ndarray();
+    fails(GruBlock::from_file(path, &ndarray), "does not support F16")
 }
