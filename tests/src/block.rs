@@ -77,6 +77,7 @@ fn step_equals_sequence(device: &Device, tolerance: Tolerance) -> Result<(), Str
         let config = GruBlockConfig::new(I, H)
             .with_num_layers(2)
             .with_bidirectional(bidirectional)
+            .with_zoneout(0.25)
             .with_reset(reset);
         let mut block = config.init(device);
         for layer in &mut block.layers {

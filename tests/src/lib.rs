@@ -25,7 +25,6 @@ mod noise;
 mod nonfinite;
 mod onnx_file;
 pub mod operator;
-mod oracle;
 mod prepared;
 mod pytorch_model;
 mod ragged;
@@ -59,7 +58,6 @@ pub use user::{child_if_asked, process_trials};
 type Suite = fn(&[TestBackend]) -> Vec<Trial>;
 
 const SUITES: &[Suite] = &[
-    oracle::trials,
     matrix::trials,
     gates::trials,
     empty::trials,

@@ -1,6 +1,6 @@
 //! Named tensors, their comparison, and every tolerance with its reason.
 
-use std::{collections::BTreeMap, env, fs::OpenOptions, io::Write, panic::Location};
+use std::collections::BTreeMap;
 
 use approx::abs_diff_ne;
 
@@ -102,7 +102,6 @@ impl Outcome {
     ///
     /// # Errors
     /// One line for every tensor that is missing, unexpected or not close.
-    #[track_caller]
     pub fn compare(&self, expected: &Self, tolerance: Tolerance) -> Result<(), String> {
         // An empty comparison proves nothing.
         if expected.outputs.is_empty() {
@@ -125,17 +124,15 @@ impl Outcome {
     }
 }
 
-#[track_caller]
 fn failures(prefix: &str, got: &Tensors, expected: &Tensors, tolerance: f64) -> Vec<String> {
     let unexpected = got
         .keys()
         .filter(|name| !expected.contains_key(*name))
         .map(|name| format!("{prefix}{name}: not expected"));
-    let place = Location::caller();
     let compared = expected.iter().filter_map(|(name, expected)| {
         let name_in_full = format!("{prefix}{name}");
         match got.get(name) {
-            Some(got) => share_at(place, &name_in_full, got, expected, tolerance).err(),
+            Some(got) => close(&name_in_full, got, expected, tolerance).err(),
             None => Some(format!("{name_in_full}: missing")),
         }
     });
@@ -146,7 +143,6 @@ fn failures(prefix: &str, got: &Tensors, expected: &Tensors, tolerance: f64) -> 
 ///
 /// # Errors
 /// As [`share`].
-#[track_caller]
 pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<(), String> {
     share(name, got, expected, tolerance).map(|_| ())
 }
@@ -158,18 +154,7 @@ pub fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Resul
 /// # Errors
 /// Names the tensor and the worst value: its index, the actual and the expected value, and the allowed
 /// difference. Tensors of different lengths are never close.
-#[track_caller]
 pub fn share(name: &str, got: &[f64], expected: &[f64], tolerance: f64) -> Result<f64, String> {
-    share_at(Location::caller(), name, got, expected, tolerance)
-}
-
-fn share_at(
-    place: &Location,
-    name: &str,
-    got: &[f64],
-    expected: &[f64],
-    tolerance: f64,
-) -> Result<f64, String> {
     if got.len() != expected.len() {
         return Err(format!(
             "{name}: {} numbers, expected {}",
@@ -191,7 +176,6 @@ fn share_at(
         }
     };
     let worst = (0..got.len()).max_by(|a, b| distance(*a).total_cmp(&distance(*b)));
-    record(place, name, worst.map_or(0.0, distance) / scale, tolerance);
     match worst {
         Some(worst) if abs_diff_ne!(distance(worst), 0.0, epsilon = allowed) => Err(format!(
             "{name}[{worst}]: expected {:e}, got {:e}, difference {:.3e}, allowed {allowed:.3e}",
@@ -202,18 +186,6 @@ fn share_at(
         Some(worst) if distance(worst) > 0.0 => Ok(distance(worst) / allowed),
         _ => Ok(0.0),
     }
-}
-
-/// Appends a comparison to the file of the environment variable `GRU_TOLERANCES`: its place in the code, the
-/// tensor, the largest relative difference and the tolerance, separated by tabs.
-fn record(place: &Location, name: &str, worst: f64, tolerance: f64) {
-    let Some(path) = env::var_os("GRU_TOLERANCES") else {
-        return;
-    };
-    let line = format!("{place}\t{name}\t{worst:e}\t{tolerance:e}\n");
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    written.expect("GRU_TOLERANCES names a file that can be written");
 }
 
 #[cfg(test)]

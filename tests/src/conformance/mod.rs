@@ -2,8 +2,8 @@
 //! call, on every backend.
 
 mod keras;
-pub mod mps_graph;
-pub mod onnx;
+mod mps_graph;
+mod onnx;
 mod tensorflow;
 mod torch;
 

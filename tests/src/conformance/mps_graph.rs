@@ -2,8 +2,7 @@
 
 mod arguments;
 
-use arguments::arguments;
-pub use arguments::descriptor;
+use arguments::{arguments, descriptor};
 use burn::tensor::{DType, Device, Tensor};
 use gru_convert::mps_graph;
 use gru_op::{
