@@ -5,7 +5,7 @@ use crate::{
     simd::{Isa, Machine},
     spec::Precision,
 };
-use gru_testkit::inputs::SplitMix64;
+use gru_testkit::random::SplitMix64;
 
 /// K, columns and rows. All sizes of a last group, a last panel and a last tile occur.
 const SHAPES: [(usize, usize, usize); 12] = [
