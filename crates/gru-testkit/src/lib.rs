@@ -1,4 +1,4 @@
-//! Shared code of the tests and benchmarks: problems, inputs, expected results and tolerances.
+//! Shared code of the tests and benchmarks: cases, expected results and tolerances.
 //!
 //! | module | content |
 //! |---|---|
