@@ -3,9 +3,9 @@
 //!
 //! N is the batch size, T the number of steps, H the number of hidden units. Gates are packed `r | z | n` in
 //! columns. Sequences are `[N,T,·]` or `[T,N,·]`. [`gru_spec`] has the equations. The caller computes the
-//! large products over all steps: [`forward()`] starts from `p = x·w_ih`; [`backward()`] and
-//! [`recurrent_inputs()`] return the operands of the weight gradients; [`gates()`] recomputes gates that
-//! the forward pass did not save.
+//! large products over all steps: a forward pass starts from `x·w_ih`; a backward pass and [`recurrent_inputs()`] return
+//! the operands of the weight gradients; [`gates()`] recomputes gates that the forward pass did not save. [`run()`] runs
+//! both passes.
 //!
 //! # Launch configurations
 //!
@@ -44,8 +44,8 @@
 //! persistent kernel may bind one more.) If the tensors of a call are more, one more launch copies the small ones into
 //! one buffer: biases, initial state, masks, and zoneout of a step.
 //!
-//! With [`Call::self_test`], a kernel runs on a small problem before its first use on a device. If the driver rejects
-//! it, or its results are wrong, the call is an error.
+//! A driver may reject a kernel, or compile it wrongly. To find that out before a call relies on the kernel, run its
+//! [`Plan`] on a small problem. `gru-op` does that.
 //!
 //! # Starts
 //!
@@ -92,16 +92,9 @@
 mod kernel;
 mod launch;
 mod plan;
-mod self_test;
-#[cfg(test)]
-mod sources;
 
-pub use kernel::rule::Starts;
-pub use launch::{
-    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, GatesInputs, Products,
-    RecurrentInputs, Zoneout, backward::backward, forward::forward, gates, launches,
-    recurrent_inputs,
-};
+pub use kernel::rule::{Starts, ZoneoutKind};
+pub use launch::{Buffers, Plan, Products, Recurrence, gates, launches, recurrent_inputs, run};
 pub use plan::{
     error::{PlanError, Resource},
     limits::Limits,

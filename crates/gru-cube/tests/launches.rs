@@ -2,14 +2,11 @@
 
 mod support;
 
-use gru_cube::{
-    BackwardInputs, BackwardOutputs, ForwardOutputs, Limits, Starts, Strategy, launches,
-};
+use gru_cube::{Buffers, Limits, Starts, Strategy, launches};
 use gru_spec::{Direction, GruSpec, Order, Reset};
 use libtest_mimic::Arguments;
 use support::{
-    F32, Given, Ignored, OnDevice, Problem, Ran, client, not_allowed, on_device, oracle, poisoned,
-    run, trial,
+    F32, Given, Ignored, Problem, Ran, client, not_allowed, oracle, poisoned, run, trial,
 };
 
 fn main() {
@@ -34,35 +31,27 @@ fn count(
 ) -> Result<(u64, u64), Ignored> {
     let client = client();
     let problem = Problem::new((n, t, h), spec, given, 1);
-    let call = problem.call::<f32>();
-    let width = spec.saved_per_unit() * h;
-    let OnDevice { forward, d_states } = on_device::<f32>(&client, &problem);
-    let outputs = ForwardOutputs {
-        states: poisoned::<f32>(&client, n * t * h),
-        gates: Some(poisoned::<f32>(&client, n * t * width)),
+    let call = problem.recurrence::<f32>(&client);
+    let buffer = |len| poisoned::<f32>(&client, len);
+    let (states, gates) = (buffer(n * t * h), buffer(n * t * h * spec.saved_per_unit()));
+    let forward = Buffers::Forward {
+        steps: 0..t,
+        states: states.clone(),
+        gates: Some(gates.clone()),
     };
-    let start = launches();
-    gru_cube::forward(&client, &call, &forward, &outputs, Strategy::Inferred)
-        .map_err(not_allowed)?;
-    let middle = launches();
-    let inputs = BackwardInputs {
-        d_states,
-        states: outputs.states,
-        gates: outputs.gates.unwrap(),
-        w_hh: forward.w_hh,
-        h0: forward.h0,
-        recurrent_mask: forward.recurrent_mask,
-        step_mask: forward.step_mask,
-        zoneout: forward.zoneout,
-        lengths: None,
-    };
-    let outputs = BackwardOutputs {
+    let backward = Buffers::Backward {
+        d_states: buffer(n * t * h),
+        states,
+        gates,
         d_gates: None,
-        d_h0: poisoned::<f32>(&client, n * h),
+        d_h0: buffer(n * h),
     };
-    gru_cube::backward(&client, &call, &inputs, &outputs, Strategy::Inferred)
-        .map_err(not_allowed)?;
-    Ok((middle - start, launches() - middle))
+    let count = |buffers| {
+        let before = launches();
+        gru_cube::run(&client, &call, buffers, Strategy::Inferred).map_err(not_allowed)?;
+        Ok(launches() - before)
+    };
+    Ok((count(&forward)?, count(&backward)?))
 }
 
 fn a_sequence_kernel_is_one_launch() -> Ran {

@@ -38,7 +38,7 @@ struct Step {
     mark: Array<f32>,
 }
 
-/// Steps `first..last` of [`backward`](crate::backward()), from the last to the first. `d_h0` hands the gradient of the
+/// Steps `first..last` of a [backward pass](crate::Buffers::Backward), from the last to the first. `d_h0` hands the gradient of the
 /// state before step `first`, and the gradient of the start state, from one launch to the next.
 #[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_backward_sequence<F: Float, R: Size>(

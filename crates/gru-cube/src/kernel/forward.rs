@@ -25,7 +25,7 @@ struct Owned {
     bias_n: Array<f32>,
 }
 
-/// Steps `first..last` of [`forward`](crate::forward()).
+/// Steps `first..last` of a [forward pass](crate::Buffers::Forward).
 #[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_forward_sequence<F: Float, R: Size>(
     args: &mut Forward<F>,

@@ -55,13 +55,14 @@ fn rounded(number: f64, epsilon: f64) -> f64 {
 }
 
 /// Shape of the zoneout tensor, which holds the share of the previous state that is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum ZoneoutKind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ZoneoutKind {
     /// No zoneout.
+    #[default]
     None,
-    /// A share for each row and step.
+    /// A share for each row and step, `[N,T]` or `[T,N]`.
     OfRow,
-    /// A share for each row, step and hidden unit.
+    /// A share for each row, step and hidden unit, `[N,T,H]` or `[T,N,H]`.
     OfUnit,
 }
 

@@ -1,6 +1,6 @@
 //! The grid of a step kernel: hidden units by rows of the batch.
 
-use super::{MAX_GRID_CUBES, to_u32};
+use super::{MAX_GRID_CUBES, recurrence::to_u32};
 use crate::{kernel::steps::Steps, plan::limits::Limits};
 use cubecl::{client::Client, prelude::*, server::Handle};
 use cubecl_common::device::ServiceId;
@@ -43,8 +43,8 @@ impl Grid {
         }
     }
 
-    pub(super) fn count(&self, op: &str) -> CubeCount {
-        let (columns, groups) = (to_u32(op, "H", self.columns), to_u32(op, "N", self.groups));
+    pub(super) fn count(&self) -> CubeCount {
+        let (columns, groups) = (to_u32("H", self.columns), to_u32("N", self.groups));
         CubeCount::Static(columns, groups, 1)
     }
 

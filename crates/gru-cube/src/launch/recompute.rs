@@ -1,10 +1,11 @@
 //! Launch of the recomputation of gates.
 
-use super::{Call, count_launch, require};
-use crate::kernel::recompute::{Part, RecomputedLaunch, gru_gates};
+use super::{Recurrence, count_launch, require};
+use crate::kernel::{
+    recompute::{Part, RecomputedLaunch, gru_gates},
+    rule::{Rule, Starts, ZoneoutKind},
+};
 use cubecl::{calculate_cube_count_elemwise, client::Client, prelude::*, server::Handle};
-
-const OP: &str = "gru_cube::gates";
 
 /// The recurrent product from which gates are recomputed.
 #[derive(Debug, Clone)]
@@ -29,53 +30,46 @@ pub enum Products {
     },
 }
 
-/// What [`gates`] reads. Every buffer is contiguous, row-major, of the type of the call.
-#[derive(Debug, Clone)]
-pub struct GatesInputs {
-    /// `x·w_ih`, `[…,3H]`.
-    pub p: Handle,
-    /// The recurrent product.
-    pub products: Products,
-    /// Bias of the input product `[3H]`.
-    pub b_ih: Option<Handle>,
-    /// Bias of the recurrent product `[3H]`.
-    pub b_hh: Option<Handle>,
-}
-
-/// Recomputes the gates of all steps, as [`forward`](crate::forward()) writes them, from products over all
-/// steps. For a backward pass whose forward pass did not save the gates. One launch.
+/// Recomputes the gates of all steps, as a forward pass writes them, from products over all steps. For a backward pass
+/// whose forward pass did not save the gates. One launch.
 ///
 /// # Panics
-/// If a buffer is too short or too large for the device, or the products belong to the other reset. If the
-/// type is not a float of 16 or 32 bits.
-pub fn gates(client: &Client, call: &Call, inputs: &GatesInputs, gates: &Handle) {
-    let problem = call.problem(OP, client);
-    let rule = problem.rule;
-    let (part, q, g) = match &inputs.products {
+/// If a buffer is too short or too large for the device, or the products belong to the other reset. If the call is
+/// malformed, as for [`run`](crate::run).
+pub fn gates(client: &Client, call: &Recurrence, products: &Products, gates: &Handle) {
+    let problem = call.problem(client);
+    // The kernel does not depend on these.
+    let rule = Rule {
+        starts: Starts::None,
+        zoneout: ZoneoutKind::None,
+        ..problem.rule
+    };
+    let (part, q, g) = match products {
         Products::All { q } => (Part::All, q, None),
         Products::ResetAndUpdate { q, g } => (Part::ResetAndUpdate, q, Some(g)),
         Products::Candidate { q } => (Part::Candidate, q, None),
     };
     assert!(
         rule.reset_after == (part == Part::All),
-        "{OP}: expected the products of reset {:?}, got {part:?}",
+        "gru_cube: expected the products of reset {:?}, got {part:?}",
         call.spec.reset
     );
-    let (rows, h) = (call.rows(), call.h);
+    let (rows, h) = (call.sizes.rows(), call.sizes.h);
     let len = rows * h;
     if len == 0 {
         return;
     }
+    let [b_ih, b_hh] = call.biases();
     let tensors = [
-        call.tensor("p", &inputs.p, 3 * len),
+        call.tensor("x", &call.inputs.sequence.x, 3 * len),
         call.tensor("q", q, part.products() * len),
-        call.tensor("b_ih", inputs.b_ih.as_ref(), 3 * h),
-        call.tensor("b_hh", inputs.b_hh.as_ref(), 3 * h),
+        b_ih,
+        b_hh,
         call.tensor("g", g, len),
         call.tensor("gates", gates, rule.saved() * len),
     ];
-    require(OP, &problem.limits, &tensors);
-    let [p, q, b_ih, b_hh, g, gates] = tensors;
+    require(&problem.limits, &tensors);
+    let [x, q, b_ih, b_hh, g, gates] = tensors;
     let cube_dim = CubeDim::new(client, len);
     count_launch();
     // SAFETY: the kernel stops at T·N·H, and the tensors check the buffers against the same sizes.
@@ -86,12 +80,12 @@ pub fn gates(client: &Client, call: &Call, inputs: &GatesInputs, gates: &Handle)
             cube_dim,
             call.address_type(client),
             RecomputedLaunch::new(
-                p.arg(OP),
-                q.arg(OP),
-                b_ih.small_arg(OP),
-                b_hh.small_arg(OP),
-                g.optional(OP),
-                gates.arg(OP),
+                x.arg(),
+                q.arg(),
+                b_ih.small_arg(),
+                b_hh.small_arg(),
+                g.optional(),
+                gates.arg(),
                 rows,
             ),
             rule,

@@ -1,6 +1,6 @@
 //! One buffer for all small tensors of a call that would otherwise bind too many.
 
-use super::{Call, count_launch};
+use super::{Recurrence, count_launch};
 use crate::{
     kernel::small::{Small, SmallLaunch, SourceLaunch, gru_share},
     plan::tensor::{Tensor, small},
@@ -10,19 +10,18 @@ use cubecl::{
 };
 
 /// A buffer for the small tensors.
-pub(super) fn shared_buffer(client: &Client, tensors: &[Tensor<'_>]) -> Handle {
+pub(super) fn shared_buffer(client: &Client, tensors: &[Tensor]) -> Handle {
     let bytes = small(tensors).map(|tensor| tensor.elements * tensor.size);
     client.empty(bytes.sum())
 }
 
 /// Moves the small tensors into the shared buffer, in one launch. The first `present` elements are there already.
-pub(super) fn share<'a>(
-    op: &str,
+pub(super) fn share(
     client: &Client,
-    call: &Call,
+    call: &Recurrence,
     address: AddressType,
-    tensors: &mut [Tensor<'a>],
-    shared: &'a Handle,
+    tensors: &mut [Tensor],
+    shared: &Handle,
     present: usize,
 ) {
     let mut sources = SequenceArg::new();
@@ -31,9 +30,9 @@ pub(super) fn share<'a>(
     let bound = tensors.iter_mut().filter(|tensor| tensor.bound);
     for (index, tensor) in bound.enumerate().filter(|(_, tensor)| tensor.small) {
         if len >= present {
-            sources.push(SourceLaunch::new(tensor.arg(op), len, tensor.elements));
+            sources.push(SourceLaunch::new(tensor.arg(), len, tensor.elements));
         }
-        tensor.handle = Some(shared);
+        tensor.handle = Some(shared.clone());
         tensor.from = len;
         tensor.alias = position;
         position = position.or(Some(index));
@@ -57,10 +56,10 @@ pub(super) fn share<'a>(
     }
 }
 
-impl Tensor<'_> {
+impl Tensor {
     /// A small tensor as a kernel's argument.
-    pub(super) fn small_arg<F: Float>(&self, op: &str) -> ComptimeOptionArgs<Small<F>> {
-        let arg: Option<BufferArg> = self.optional(op);
+    pub(super) fn small_arg<F: Float>(&self) -> ComptimeOptionArgs<Small<F>> {
+        let arg: Option<BufferArg> = self.optional();
         arg.map(|arg| SmallLaunch::new(arg, self.from)).into()
     }
 }

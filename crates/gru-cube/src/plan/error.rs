@@ -45,15 +45,6 @@ pub enum PlanError {
         /// Units of a plane.
         plane: usize,
     },
-    /// The driver rejected the kernel, or its results on a small problem were wrong. Only with
-    /// [`Call::self_test`](crate::Call::self_test).
-    #[error("self-test of the kernel {schedule}: {reason}")]
-    FailedTest {
-        /// The schedule.
-        schedule: Schedule,
-        /// What was wrong.
-        reason: String,
-    },
 }
 
 /// A limited resource of a device.

@@ -1,7 +1,7 @@
 //! Which schedules suit a problem, the best first.
 
 use super::{
-    Plan, Problem, allowed,
+    Kernels, Problem, allowed,
     error::PlanError,
     schedule::{Schedule, SequenceTile, StepTile},
     tuning::{
@@ -13,7 +13,7 @@ use crate::kernel::{rule::Pass, steps::PERSISTENT_REGISTERS, threads::Matrices};
 
 /// The first of these that the device allows: a sequence kernel with a resident weight; a persistent kernel; a sequence
 /// kernel that reads the weight at every step; step kernels. The last two change places above [`SEQUENCE_HIDDEN`].
-pub(super) fn infer(pass: Pass, problem: &Problem) -> Result<Plan, PlanError> {
+pub(super) fn infer(pass: Pass, problem: &Problem) -> Result<(Schedule, Kernels), PlanError> {
     let sequences = sequence_tiles(problem).into_iter();
     let (resident, reading): (Vec<_>, Vec<_>) = sequences.partition(|tile| tile.resident);
     let [resident, reading] =
@@ -32,11 +32,11 @@ fn first_allowed(
     pass: Pass,
     problem: &Problem,
     schedules: impl Iterator<Item = Schedule>,
-) -> Result<Plan, PlanError> {
+) -> Result<(Schedule, Kernels), PlanError> {
     let mut first_error = None;
     for schedule in schedules {
         match allowed(pass, problem, schedule) {
-            Ok(plan) => return Ok(plan),
+            Ok(kernels) => return Ok((schedule, kernels)),
             // The error of the smallest sequence kernel says most about the device.
             Err(error) if first_error.is_none() || matches!(schedule, Schedule::Sequence(_)) => {
                 first_error = Some(error);

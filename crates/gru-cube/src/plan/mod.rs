@@ -21,49 +21,24 @@ use infer::infer;
 use limits::Limits;
 use schedule::{Schedule, SequenceTile, StepTile, Strategy};
 
-/// What the kernels of a pass are compiled for.
+/// The kernels of a pass, as they are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(clippy::large_enum_variant)] // A few hundred bytes, copied a few times in a call.
-pub(crate) enum Plan {
+pub(crate) enum Kernels {
     Sequence(SequenceKernel),
     Steps(Steps),
 }
 
-impl Plan {
+impl Kernels {
     pub(crate) fn is_persistent(&self) -> bool {
         matches!(self, Self::Steps(steps) if steps.persistent)
     }
 
-    /// The schedule, by which it can be forced.
-    pub(crate) fn schedule(&self) -> Schedule {
+    /// Whether the backward kernels read the weight as `[3H,H]`.
+    pub(crate) fn transposes(&self) -> bool {
         match self {
-            Self::Sequence(kernel) => Schedule::Sequence(SequenceTile {
-                rows: kernel.threads.rows,
-                width: kernel.threads.width,
-                n_threads: kernel.threads.n_threads,
-                k_splits: kernel.threads.k_splits,
-                resident: kernel.resident,
-            }),
-            Self::Steps(steps) => {
-                let threads = steps.threads;
-                let tile = StepTile {
-                    rows: threads.rows,
-                    width: threads.width,
-                    n_threads: threads.n_threads,
-                    n_per_thread: match threads.matrices {
-                        Some(_) => threads.across(),
-                        None => threads.n_per_thread(),
-                    },
-                    k_splits: threads.k_splits,
-                    block_k: steps.block_k,
-                    matrix: threads.matrices.is_some(),
-                };
-                if steps.persistent {
-                    Schedule::Persistent(tile)
-                } else {
-                    Schedule::Steps(tile)
-                }
-            }
+            Self::Sequence(kernel) => kernel.is_transposed(),
+            Self::Steps(_) => true,
         }
     }
 }
@@ -78,16 +53,25 @@ pub(crate) struct Problem {
     pub(crate) matrices: Option<Matrices>,
 }
 
-pub(crate) fn plan(pass: Pass, strategy: Strategy, problem: &Problem) -> Result<Plan, PlanError> {
+/// The schedule of a pass and its kernels.
+pub(crate) fn plan_of(
+    pass: Pass,
+    strategy: Strategy,
+    problem: &Problem,
+) -> Result<(Schedule, Kernels), PlanError> {
     match strategy {
-        Strategy::Forced(schedule) => allowed(pass, problem, schedule),
-        // The first candidate of a tuned call.
+        Strategy::Forced(schedule) => Ok((schedule, allowed(pass, problem, schedule)?)),
         Strategy::Inferred => infer(pass, problem),
+        Strategy::Independent => {
+            let mut problem = *problem;
+            problem.limits.persistent = false;
+            infer(pass, &problem)
+        }
     }
 }
 
-/// The plan of a schedule, if the device allows it.
-fn allowed(pass: Pass, problem: &Problem, schedule: Schedule) -> Result<Plan, PlanError> {
+/// The kernels of a schedule, if the device allows it.
+fn allowed(pass: Pass, problem: &Problem, schedule: Schedule) -> Result<Kernels, PlanError> {
     check_sizes(schedule)?;
     match schedule {
         Schedule::Sequence(tile) => sequence(pass, problem, tile),
@@ -95,7 +79,7 @@ fn allowed(pass: Pass, problem: &Problem, schedule: Schedule) -> Result<Plan, Pl
     }
 }
 
-fn sequence(pass: Pass, problem: &Problem, tile: SequenceTile) -> Result<Plan, PlanError> {
+fn sequence(pass: Pass, problem: &Problem, tile: SequenceTile) -> Result<Kernels, PlanError> {
     let (rule, limits) = (problem.rule, &problem.limits);
     let threads = Threads {
         rows: tile.rows,
@@ -106,7 +90,7 @@ fn sequence(pass: Pass, problem: &Problem, tile: SequenceTile) -> Result<Plan, P
         matrices: None,
     };
     Resource::Units.check(threads.units(), limits.units)?;
-    let plan = |buffers| {
+    let kernel = |buffers| {
         let kernel = SequenceKernel {
             rule,
             threads,
@@ -115,12 +99,12 @@ fn sequence(pass: Pass, problem: &Problem, tile: SequenceTile) -> Result<Plan, P
         };
         check_registers(kernel.products(pass), &threads)?;
         check_shared(limits, kernel.shared_vectors(pass), tile.width)?;
-        Ok(Plan::Sequence(kernel))
+        Ok(Kernels::Sequence(kernel))
     };
     if tile.k_splits == 1 && rule.reset_after {
-        plan(2).or_else(|_| plan(1))
+        kernel(2).or_else(|_| kernel(1))
     } else {
-        plan(1)
+        kernel(1)
     }
 }
 
@@ -129,7 +113,7 @@ fn steps(
     problem: &Problem,
     schedule: Schedule,
     tile: StepTile,
-) -> Result<Plan, PlanError> {
+) -> Result<Kernels, PlanError> {
     let (rule, limits) = (problem.rule, &problem.limits);
     let matrices = if tile.matrix {
         Some(problem.matrices.ok_or(PlanError::NoMatrices)?)
@@ -175,7 +159,7 @@ fn steps(
         check_registers(steps.products(pass), &threads)?;
     }
     check_shared(limits, steps.shared_vectors(pass), tile.width)?;
-    Ok(Plan::Steps(steps))
+    Ok(Kernels::Steps(steps))
 }
 
 /// Largest size of a schedule. No device allows more, and no product of sizes overflows.

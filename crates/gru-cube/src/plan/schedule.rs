@@ -5,7 +5,7 @@ use core::{fmt, str::FromStr};
 /// Schedule of a fused sequence kernel: one launch, in which every cube computes all steps of some rows.
 ///
 /// A cube has `n_threads · k_splits` units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SequenceTile {
     /// Rows of the batch per cube.
     pub rows: usize,
@@ -20,7 +20,7 @@ pub struct SequenceTile {
 }
 
 /// Schedule of a step kernel: every cube computes a tile of the new state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct StepTile {
     /// Rows of the batch per cube.
     pub rows: usize,
@@ -67,37 +67,22 @@ pub enum Strategy {
     /// From the sizes of the call and the limits of the device.
     #[default]
     Inferred,
+    /// The same without persistent kernels: cubes do not wait for each other, even if another program uses the device.
+    Independent,
     /// This one, or an error if the device does not allow it.
     Forced(Schedule),
 }
 
-/// `inferred`, or the forced schedule.
+/// `inferred`, `independent`, or the forced schedule.
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inferred => f.write_str("inferred"),
+            Self::Independent => f.write_str("independent"),
             Self::Forced(schedule) => schedule.fmt(f),
         }
     }
 }
-
-const NO_SEQUENCE: SequenceTile = SequenceTile {
-    rows: 0,
-    width: 0,
-    n_threads: 0,
-    k_splits: 0,
-    resident: false,
-};
-
-const NO_STEPS: StepTile = StepTile {
-    rows: 0,
-    width: 0,
-    n_threads: 0,
-    n_per_thread: 0,
-    k_splits: 0,
-    block_k: 0,
-    matrix: false,
-};
 
 /// The parts of a schedule's text: sizes by name, and a word that may be the last.
 type Parts<'a> = (
@@ -174,9 +159,9 @@ impl FromStr for Schedule {
 fn parse(text: &str) -> Result<Schedule, String> {
     let mut words = text.split_whitespace();
     let mut schedule = match words.next().unwrap_or_default() {
-        "sequence" => Schedule::Sequence(NO_SEQUENCE),
-        "steps" => Schedule::Steps(NO_STEPS),
-        "persistent" => Schedule::Persistent(NO_STEPS),
+        "sequence" => Schedule::Sequence(SequenceTile::default()),
+        "steps" => Schedule::Steps(StepTile::default()),
+        "persistent" => Schedule::Persistent(StepTile::default()),
         kind => {
             return Err(format!(
                 "expected sequence, steps or persistent, got {kind:?}"

@@ -16,7 +16,7 @@ pub struct Settings {
     pub forward: Strategy,
     /// Strategy of the backward pass.
     pub backward: Strategy,
-    /// Whether kernels are tested before their first use: [`Call::self_test`](crate::Call::self_test).
+    /// Whether a backend tests kernels before their first use.
     pub self_test: bool,
 }
 

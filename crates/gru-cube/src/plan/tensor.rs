@@ -11,11 +11,11 @@ use cubecl::server::Handle;
 pub(crate) const BUFFERS: usize = 7;
 
 /// A tensor of a call.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tensor<'a> {
+#[derive(Debug, Clone)]
+pub(crate) struct Tensor {
     pub(crate) name: &'static str,
     /// Absent for an optional tensor that is not given, and for a buffer that does not exist yet.
-    pub(crate) handle: Option<&'a Handle>,
+    pub(crate) handle: Option<Handle>,
     /// Whether the kernel binds it.
     pub(crate) bound: bool,
     pub(crate) elements: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Tensor<'a> {
 }
 
 /// The small tensors that a kernel binds.
-pub(crate) fn small<'a, 'b>(tensors: &'a [Tensor<'b>]) -> impl Iterator<Item = &'a Tensor<'b>> {
+pub(crate) fn small(tensors: &[Tensor]) -> impl Iterator<Item = &Tensor> {
     tensors.iter().filter(|tensor| tensor.bound && tensor.small)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn small<'a, 'b>(tensors: &'a [Tensor<'b>]) -> impl Iterator<Item = &
 /// must share a buffer.
 pub(crate) fn check_tensors(
     limits: &Limits,
-    tensors: &[Tensor<'_>],
+    tensors: &[Tensor],
     persistent: bool,
 ) -> Result<bool, PlanError> {
     let check = |name, elements: usize, size: usize| {

@@ -76,12 +76,12 @@ fn problem(n: usize, hidden: usize, reset: Reset, limits: Limits) -> Problem {
     }
 }
 
-fn forward(strategy: Strategy, problem: &Problem) -> Result<Plan, PlanError> {
-    plan(Pass::Forward, strategy, problem)
+fn forward(strategy: Strategy, problem: &Problem) -> Result<Kernels, PlanError> {
+    Ok(plan_of(Pass::Forward, strategy, problem)?.1)
 }
 
-fn backward(strategy: Strategy, problem: &Problem) -> Result<Plan, PlanError> {
-    plan(Pass::Backward, strategy, problem)
+fn backward(strategy: Strategy, problem: &Problem) -> Result<Kernels, PlanError> {
+    Ok(plan_of(Pass::Backward, strategy, problem)?.1)
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn a_sequence_kernel_without_splits_has_two_buffers_if_they_fit() {
     let buffers = |tile, reset, limits| {
         let problem = problem(4, 300, reset, limits);
         match forward(Strategy::Forced(Schedule::Sequence(tile)), &problem).unwrap() {
-            Plan::Sequence(sequence) => sequence.buffers,
-            Plan::Steps(_) => unreachable!("a sequence kernel is forced"),
+            Kernels::Sequence(sequence) => sequence.buffers,
+            Kernels::Steps(_) => unreachable!("a sequence kernel is forced"),
         }
     };
     let with_splits = SequenceTile {
@@ -219,7 +219,7 @@ fn a_backward_sequence_kernel_transposes_a_weight_that_it_rereads() {
         backward(Strategy::Forced(Schedule::Sequence(tile)), &problem)
     };
     for (resident, k_splits) in [(true, 2), (false, 1)] {
-        let Ok(Plan::Sequence(sequence)) = plan(
+        let Ok(Kernels::Sequence(sequence)) = plan(
             SequenceTile {
                 k_splits,
                 resident,
@@ -296,8 +296,8 @@ fn inferred_schedules_match_the_list() {
                     matrices,
                     ..problem(n, hidden, Reset::AfterMatmul, limits)
                 };
-                let [forward, backward] = [forward, backward]
-                    .map(|pass| pass(Strategy::Inferred, &problem).unwrap().schedule());
+                let [forward, backward] = [Pass::Forward, Pass::Backward]
+                    .map(|pass| plan_of(pass, Strategy::Inferred, &problem).unwrap().0);
                 list += &format!("{device}, H {hidden}, N {n}: {forward}");
                 list += &if forward == backward {
                     String::from("\n")

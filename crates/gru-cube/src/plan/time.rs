@@ -1,7 +1,7 @@
 //! How many steps a launch computes, so that it does not take too long, and of which rows.
 
 use super::{
-    Plan, Problem,
+    Kernels, Problem,
     tuning::{LAUNCH_NANOSECONDS, MULTIPLICATIONS_PER_NANOSECOND, STEP_NANOSECONDS},
 };
 use std::ops::Range;
@@ -13,7 +13,7 @@ pub(crate) struct Launch {
     pub(crate) rows: usize,
 }
 
-impl Plan {
+impl Kernels {
     /// The launches of some steps, in the order of computation. Each takes at most [`LAUNCH_NANOSECONDS`] by an estimate,
     /// or has one step. Lengths do not increase from row to row. With them a launch ends as soon as another one with fewer
     /// rows takes at most three quarters of the time for a step.
@@ -84,11 +84,16 @@ mod tests {
     use super::*;
     use crate::{
         kernel::rule::{Pass, Rule},
-        plan::{limits::Limits, plan, schedule::Strategy, tests::WEBGPU},
+        plan::{limits::Limits, plan_of, schedule::Strategy, tests::WEBGPU},
     };
     use gru_spec::{GruSpec, Order};
 
-    fn plan_of(n: usize, hidden: usize, cubes: usize, coresident_cubes: usize) -> (Plan, Problem) {
+    fn plan_of(
+        n: usize,
+        hidden: usize,
+        cubes: usize,
+        coresident_cubes: usize,
+    ) -> (Kernels, Problem) {
         let problem = Problem {
             n,
             rule: Rule::new(&GruSpec::default(), Order::default(), hidden, 1e-7),
@@ -101,8 +106,8 @@ mod tests {
             },
             matrices: None,
         };
-        let plan = plan(Pass::Forward, Strategy::Inferred, &problem).unwrap();
-        (plan, problem)
+        let (_, kernels) = plan_of(Pass::Forward, Strategy::Inferred, &problem).unwrap();
+        (kernels, problem)
     }
 
     fn steps_of_launch(n: usize, hidden: usize, coresident_cubes: usize) -> usize {

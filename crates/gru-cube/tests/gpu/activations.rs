@@ -5,8 +5,8 @@ use super::support::{
     Ignored, Ran, client, download, not_allowed, poisoned, sequence, trial, upload,
 };
 use cubecl::{client::Client, prelude::*};
-use gru_cube::{BackwardInputs, BackwardOutputs, Call, GatesInputs, Products, Starts, Strategy};
-use gru_spec::{Activation, GruSpec, Order, Update};
+use gru_cube::{Buffers, Products, Recurrence, Starts, Strategy, ZoneoutKind};
+use gru_spec::{Activation, GruSpec, Inputs, Order, Sequence, Sizes, Weights};
 use gru_testkit::{activations::ACTIVATIONS, oracle};
 use libtest_mimic::Trial;
 
@@ -32,44 +32,52 @@ fn activations() -> Vec<[Activation; 3]> {
         .collect()
 }
 
-/// One hidden unit, one value per row.
-fn call(activations: [Activation; 3], clip: Option<f64>, rows: usize) -> Call {
-    let spec = GruSpec::default()
-        .with_activations(activations.into())
-        .with_update(Update::Keeps)
-        .with_clip_gates(clip);
-    Call {
-        n: rows,
-        t: 1,
-        h: 1,
+/// One hidden unit, one value of `p` per row and gate.
+fn call(client: &Client, spec: GruSpec, p: &[f64]) -> Recurrence {
+    let rows = p.len() / 3;
+    let up = |values: &[f64]| upload::<f32>(client, values);
+    let h0 = Some(up(&vec![1.0; rows]));
+    Recurrence {
+        sizes: Sizes {
+            n: rows,
+            t: 1,
+            i: 3,
+            h: 1,
+        },
         spec,
         order: Order::default(),
-        starts: Starts::None,
         dtype: f32::elem_type_native(),
-        self_test: false,
+        inputs: Inputs {
+            sequence: Sequence {
+                h0,
+                ..Sequence::new(up(p))
+            },
+            weights: Weights::new(None, up(&[0.0; 3])),
+        },
+        starts: Starts::None,
+        zoneout: ZoneoutKind::None,
+        lengths: None,
     }
 }
 
 /// The `φ` of a gate for every value, on the device.
-fn values(client: &Client, call: &Call, gate: usize, a: &[f64]) -> Vec<f64> {
+fn values(client: &Client, spec: GruSpec, gate: usize, a: &[f64]) -> Vec<f64> {
     let row = |&a: &f64| [0, 1, 2].map(|k| if k == gate { a } else { 0.0 });
     let p: Vec<f64> = a.iter().flat_map(row).collect();
-    let inputs = GatesInputs {
-        p: upload::<f32>(client, &p),
-        products: Products::All {
-            q: upload::<f32>(client, &vec![0.0; p.len()]),
-        },
-        b_ih: None,
-        b_hh: None,
-    };
+    let q = upload::<f32>(client, &vec![0.0; p.len()]);
     let gates = poisoned::<f32>(client, 4 * a.len());
-    gru_cube::gates(client, call, &inputs, &gates);
+    gru_cube::gates(
+        client,
+        &call(client, spec, &p),
+        &Products::All { q },
+        &gates,
+    );
     let gates = download::<f32>(client, gates, 4 * a.len());
     gates.chunks(4).map(|gates| gates[gate]).collect()
 }
 
 /// The slope of a gate at every output, from a step with initial state 1 and upstream gradient 1.
-fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f64>, Ignored> {
+fn slopes(client: &Client, spec: GruSpec, gate: usize, y: &[f64]) -> Result<Vec<f64>, Ignored> {
     // Values of r, z, n and q_n for which a gradient is the slope times a known factor: dr̄ = dn̄·q_n·φr',
     // dz̄ = (1 − n)·φz' or dn̄ = (1 − z)·φn'.
     let row = |&y: &f64| match gate {
@@ -80,23 +88,16 @@ fn slopes(client: &Client, call: &Call, gate: usize, y: &[f64]) -> Result<Vec<f6
     let gates: Vec<f64> = y.iter().flat_map(row).collect();
     let of = |value: f64| upload::<f32>(client, &vec![value; y.len()]);
     let d_gates = poisoned::<f32>(client, gates.len());
-    let inputs = BackwardInputs {
+    let buffers = Buffers::Backward {
         d_states: of(1.0),
         states: of(0.0),
         gates: upload::<f32>(client, &gates),
-        w_hh: upload::<f32>(client, &[0.0; 3]),
-        h0: Some(of(1.0)),
-        recurrent_mask: None,
-        step_mask: None,
-        zoneout: None,
-        lengths: None,
-    };
-    let outputs = BackwardOutputs {
         d_gates: Some(d_gates.clone()),
         d_h0: of(f64::NAN),
     };
     let strategy = Strategy::Forced(sequence(4, 4, 8, 1, true));
-    gru_cube::backward(client, call, &inputs, &outputs, strategy).map_err(not_allowed)?;
+    let call = call(client, spec, &vec![0.0; 3 * y.len()]);
+    gru_cube::run(client, &call, &buffers, strategy).map_err(not_allowed)?;
     let d_gates = download::<f32>(client, d_gates, gates.len());
     let slope = |d: &[f64]| if gate == 0 { d[0] / d[2] } else { d[gate] };
     Ok(d_gates.chunks(4).map(slope).collect())
@@ -144,10 +145,12 @@ fn values_and_slopes_from_end_to_end() -> Ran {
             clips.push(Some(1e4));
         }
         for clip in clips {
-            let call = call(activations, clip, a.len());
+            let spec = GruSpec::default()
+                .with_activations(activations.into())
+                .with_clip_gates(clip);
             for (gate, activation) in activations.into_iter().enumerate() {
-                let values = values(&client, &call, gate, &a);
-                let slopes = slopes(&client, &call, gate, &values)?;
+                let values = values(&client, spec, gate, &a);
+                let slopes = slopes(&client, spec, gate, &values)?;
                 for ((&a, y), slope) in a.iter().zip(values).zip(slopes) {
                     let at = || format!("{activation:?}, clip {clip:?}, at {a:e}");
                     let (expected, _) = oracle::gate(&activation, clip, a);

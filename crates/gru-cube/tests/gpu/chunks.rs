@@ -1,10 +1,10 @@
 //! A forward pass in chunks of time, each with its own `p`, compared with float64 and with one call.
 
 use super::support::{
-    F32, Given, Ignored, Problem, Ran, client, close, download, not_allowed, on_device, oracle,
-    panics, poisoned, sequence, test, tile, trial, upload,
+    F32, Given, Ignored, Problem, Ran, client, close, download, not_allowed, oracle, panics,
+    poisoned, sequence, test, tile, trial, upload,
 };
-use gru_cube::{ForwardInputs, ForwardOutputs, Schedule, Starts, Strategy};
+use gru_cube::{Buffers, Schedule, Starts, Strategy};
 use gru_spec::{Direction, GruSpec, Layout, Order, Reset};
 use gru_testkit::cover::cover;
 use libtest_mimic::Trial;
@@ -43,23 +43,21 @@ fn forward(
     let client = client();
     let width = problem.spec.saved_per_unit() * problem.h;
     let (states_len, gates_len) = (problem.rows() * problem.h, problem.rows() * width);
-    let outputs = ForwardOutputs {
-        states: poisoned::<f32>(&client, states_len),
-        gates: Some(poisoned::<f32>(&client, gates_len)),
-    };
-    let all = on_device::<f32>(&client, problem).forward;
+    let states = poisoned::<f32>(&client, states_len);
+    let gates = poisoned::<f32>(&client, gates_len);
+    let mut call = problem.recurrence::<f32>(&client);
     for steps in chunks {
-        let inputs = ForwardInputs {
+        call.inputs.sequence.x = upload::<f32>(&client, &p_of(problem, steps));
+        let buffers = Buffers::Forward {
             steps: steps.clone(),
-            p: upload::<f32>(&client, &p_of(problem, steps)),
-            ..all.clone()
+            states: states.clone(),
+            gates: Some(gates.clone()),
         };
-        let call = problem.call::<f32>();
-        gru_cube::forward(&client, &call, &inputs, &outputs, strategy).map_err(not_allowed)?;
+        gru_cube::run(&client, &call, &buffers, strategy).map_err(not_allowed)?;
     }
     Ok((
-        download::<f32>(&client, outputs.states, states_len),
-        download::<f32>(&client, outputs.gates.unwrap(), gates_len),
+        download::<f32>(&client, states, states_len),
+        download::<f32>(&client, gates, gates_len),
     ))
 }
 
@@ -99,18 +97,15 @@ fn chunks_equal_one_call() -> Ran {
 fn steps_past_the_end_panic() {
     let problem = Problem::new((1, 4, 3), GruSpec::default(), Given::NONE, 1);
     let client = client();
-    let inputs = ForwardInputs {
+    let buffers = Buffers::Forward {
         steps: 2..5,
-        ..on_device::<f32>(&client, &problem).forward
-    };
-    let outputs = ForwardOutputs {
         states: poisoned::<f32>(&client, 12),
         gates: None,
     };
-    let call = problem.call::<f32>();
+    let call = problem.recurrence::<f32>(&client);
     panics(
-        || gru_cube::forward(&client, &call, &inputs, &outputs, Strategy::Inferred),
-        "gru_cube::forward: expected steps within 0..4, got 2..5",
+        || gru_cube::run(&client, &call, &buffers, Strategy::Inferred),
+        "gru_cube: expected steps within 0..4, got 2..5",
     )
     .unwrap();
 }

@@ -4,7 +4,7 @@ use super::support::{
     F32, Given, Problem, catalogue, client, close, download, oracle_forward, panics, poisoned,
     test, upload,
 };
-use gru_cube::{GatesInputs, Products};
+use gru_cube::Products;
 use gru_spec::{GruSpec, Reset};
 use libtest_mimic::Trial;
 
@@ -50,16 +50,8 @@ fn gates(problem: &Problem, g: &[f64]) -> Vec<f64> {
     let len = g.len() * problem.spec.saved_per_unit();
     let gates = poisoned::<f32>(&client, len);
     let up = |data: &[f64]| upload::<f32>(&client, data);
-    let optional = |data: &Option<Vec<f64>>| data.as_deref().map(up);
-    let make = |products: Products| {
-        let inputs = GatesInputs {
-            p: up(&problem.p),
-            products,
-            b_ih: optional(&problem.b_ih),
-            b_hh: optional(&problem.b_hh),
-        };
-        gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &gates);
-    };
+    let call = problem.recurrence::<f32>(&client);
+    let make = |products: Products| gru_cube::gates(&client, &call, &products, &gates);
     match problem.spec.reset {
         Reset::AfterMatmul => make(Products::All {
             q: up(&product(problem, g, 0, 3)),
@@ -97,15 +89,11 @@ fn products_of_the_other_reset_panic() {
     let problem = Problem::new((1, 1, 3), spec, Given::NONE, 1);
     let client = client();
     let buffer = upload::<f32>(&client, &[0.0; 9]);
-    let inputs = GatesInputs {
-        p: buffer.clone(),
-        products: Products::All { q: buffer.clone() },
-        b_ih: None,
-        b_hh: None,
-    };
+    let products = Products::All { q: buffer.clone() };
+    let call = problem.recurrence::<f32>(&client);
     panics(
-        || gru_cube::gates(&client, &problem.call::<f32>(), &inputs, &buffer),
-        "gru_cube::gates: expected the products of reset BeforeMatmul, got All",
+        || gru_cube::gates(&client, &call, &products, &buffer),
+        "gru_cube: expected the products of reset BeforeMatmul, got All",
     )
     .unwrap();
 }

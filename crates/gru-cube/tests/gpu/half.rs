@@ -19,7 +19,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-pub(super) fn has_f16() -> Ran {
+fn has_f16() -> Ran {
     if f16::supported_uses(&client()).contains(TypeUsage::Buffer) {
         Ok(())
     } else {

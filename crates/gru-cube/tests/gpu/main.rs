@@ -14,7 +14,6 @@ mod half;
 mod nonfinite;
 mod operands;
 mod rows;
-mod self_test;
 mod zoneout;
 
 fn main() {
@@ -33,7 +32,6 @@ fn main() {
             nonfinite::trials(),
             operands::trials(),
             rows::trials(),
-            self_test::trials(),
             zoneout::trials(),
         ]
         .into_iter()

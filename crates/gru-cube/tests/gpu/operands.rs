@@ -1,7 +1,7 @@
 //! The lhs operands of the weight gradients, value by value.
 
 use super::support::{Given, Problem, catalogue, client, download, poisoned, test, upload};
-use gru_cube::{RecurrentInputs, Starts};
+use gru_cube::Starts;
 use gru_spec::Reset;
 use libtest_mimic::Trial;
 
@@ -38,20 +38,16 @@ fn conventions_at((n, t, h): (usize, usize, usize)) {
         let gates: Vec<f64> = (0..n * t * width).map(gate).collect();
         let times_r = spec.reset == Reset::BeforeMatmul;
         let g = poisoned::<f32>(&client, n * t * h);
-        let inputs = RecurrentInputs {
-            states: upload::<f32>(&client, &states),
-            h0: problem
-                .h0_and_start()
-                .as_ref()
-                .map(|x| upload::<f32>(&client, x)),
-            recurrent_mask: problem
-                .recurrent_mask
-                .as_ref()
-                .map(|x| upload::<f32>(&client, x)),
-            step_mask: problem.codes().as_ref().map(|x| upload::<f32>(&client, x)),
-            gates: times_r.then(|| upload::<f32>(&client, &gates)),
-        };
-        gru_cube::recurrent_inputs(&client, &problem.call::<f32>(), &inputs, &g);
+        let call = problem.recurrence::<f32>(&client);
+        let gates_on_device = times_r.then(|| upload::<f32>(&client, &gates));
+        let states_on_device = upload::<f32>(&client, &states);
+        gru_cube::recurrent_inputs(
+            &client,
+            &call,
+            &states_on_device,
+            gates_on_device.as_ref(),
+            &g,
+        );
         let got = download::<f32>(&client, g, n * t * h);
 
         for k in 0..n {

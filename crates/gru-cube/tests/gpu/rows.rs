@@ -52,7 +52,7 @@ fn lengths_that_do_not_fit_are_refused() {
     let problem = Problem::new((3, 4, 5), GruSpec::default(), Given::NONE, 1).with_lengths();
     let refuses = |problem: Problem, message: &str| {
         let call = || run::<f32>(&client(), &problem, Strategy::Inferred, false);
-        panics(call, &format!("gru_cube::forward: {message}")).unwrap();
+        panics(call, &format!("gru_cube: {message}")).unwrap();
     };
     for lengths in [vec![4, 2], vec![2, 4, 0], vec![5, 2, 0]] {
         let message =

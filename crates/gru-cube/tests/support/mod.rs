@@ -9,10 +9,7 @@ pub use problem::*;
 pub use trials::*;
 
 use cubecl::{client::Client, prelude::*, server::Handle};
-use gru_cube::{
-    BackwardInputs, BackwardOutputs, Call, ForwardInputs, ForwardOutputs, PlanError, Resource,
-    Schedule, SequenceTile, StepTile, Strategy,
-};
+use gru_cube::{Buffers, PlanError, Resource, Schedule, SequenceTile, StepTile, Strategy};
 use gru_spec::Reset;
 use gru_testkit::close::{Tolerance, share};
 
@@ -136,31 +133,6 @@ pub fn download<F: Upload>(client: &Client, handle: Handle, len: usize) -> Vec<f
         .collect()
 }
 
-/// A problem's inputs on the device.
-pub struct OnDevice {
-    pub forward: ForwardInputs,
-    pub d_states: Handle,
-}
-
-pub fn on_device<F: Upload>(client: &Client, problem: &Problem) -> OnDevice {
-    let up = |data: &Vec<f64>| upload::<F>(client, data);
-    OnDevice {
-        forward: ForwardInputs {
-            steps: 0..problem.t,
-            p: up(&problem.p),
-            w_hh: up(&problem.w_hh),
-            b_ih: problem.b_ih.as_ref().map(up),
-            b_hh: problem.b_hh.as_ref().map(up),
-            h0: problem.h0_and_start().as_ref().map(up),
-            recurrent_mask: problem.recurrent_mask.as_ref().map(up),
-            step_mask: problem.codes().as_ref().map(up),
-            zoneout: problem.zoneout::<F>(client),
-            lengths: problem.lengths.clone(),
-        },
-        d_states: up(&problem.d_states),
-    }
-}
-
 /// Forward and backward on the device. Weight gradients are computed here in float64.
 pub fn run<F: Upload>(
     client: &Client,
@@ -168,33 +140,18 @@ pub fn run<F: Upload>(
     strategy: Strategy,
     in_place: bool,
 ) -> Result<Outcome, PlanError> {
-    run_call::<F>(client, &problem.call::<F>(), problem, strategy, in_place)
-}
-
-/// The same with a call of the problem.
-pub fn run_call<F: Upload>(
-    client: &Client,
-    call: &Call,
-    problem: &Problem,
-    strategy: Strategy,
-    in_place: bool,
-) -> Result<Outcome, PlanError> {
     let Problem { n, h, spec, .. } = *problem;
     let rows = problem.rows();
     let width = spec.saved_per_unit() * h;
-    let OnDevice { forward, d_states } = on_device::<F>(client, problem);
+    let call = problem.recurrence::<F>(client);
     let states = poisoned::<F>(client, rows * h);
     let gates = poisoned::<F>(client, rows * width);
-    gru_cube::forward(
-        client,
-        call,
-        &forward,
-        &ForwardOutputs {
-            states: states.clone(),
-            gates: Some(gates.clone()),
-        },
-        strategy,
-    )?;
+    let buffers = Buffers::Forward {
+        steps: 0..problem.t,
+        states: states.clone(),
+        gates: Some(gates.clone()),
+    };
+    gru_cube::run(client, &call, &buffers, strategy)?;
     let gates_before = download::<F>(client, gates.clone(), rows * width);
     let d_gates = if in_place {
         gates.clone()
@@ -209,26 +166,14 @@ pub fn run_call<F: Upload>(
         Some(_) => upload::<f32>(client, &vec![0.0; state_len]),
         None => poisoned::<f32>(client, state_len),
     };
-    gru_cube::backward(
-        client,
-        call,
-        &BackwardInputs {
-            d_states,
-            states: states.clone(),
-            gates,
-            w_hh: forward.w_hh,
-            h0: forward.h0,
-            recurrent_mask: forward.recurrent_mask,
-            step_mask: forward.step_mask,
-            zoneout: forward.zoneout,
-            lengths: forward.lengths,
-        },
-        &BackwardOutputs {
-            d_gates: (!in_place).then(|| d_gates.clone()),
-            d_h0: d_h0.clone(),
-        },
-        strategy,
-    )?;
+    let buffers = Buffers::Backward {
+        d_states: upload::<F>(client, &problem.d_states),
+        states: states.clone(),
+        gates,
+        d_gates: (!in_place).then(|| d_gates.clone()),
+        d_h0: d_h0.clone(),
+    };
+    gru_cube::run(client, &call, &buffers, strategy)?;
     let mut states = download::<F>(client, states, rows * h);
     fill_padding(problem, &mut states);
     let d_gates = download::<F>(client, d_gates, rows * width);
@@ -243,14 +188,14 @@ pub fn inference<F: Upload>(
     strategy: Strategy,
 ) -> Result<Vec<f64>, PlanError> {
     let len = problem.rows() * problem.h;
-    let inputs = on_device::<F>(client, problem).forward;
-    let outputs = ForwardOutputs {
-        states: poisoned::<F>(client, len),
+    let states = poisoned::<F>(client, len);
+    let buffers = Buffers::Forward {
+        steps: 0..problem.t,
+        states: states.clone(),
         gates: None,
     };
-    let call = problem.call::<F>();
-    gru_cube::forward(client, &call, &inputs, &outputs, strategy)?;
-    let mut states = download::<F>(client, outputs.states, len);
+    gru_cube::run(client, &problem.recurrence::<F>(client), &buffers, strategy)?;
+    let mut states = download::<F>(client, states, len);
     fill_padding(problem, &mut states);
     Ok(states)
 }

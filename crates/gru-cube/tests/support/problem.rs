@@ -1,8 +1,8 @@
 //! Problems in float64, and the oracle that solves them.
 
 use super::{Outcome, Upload};
-use cubecl::{client::Client, prelude::*};
-use gru_cube::{Call, Starts};
+use cubecl::client::Client;
+use gru_cube::{Recurrence, Starts, ZoneoutKind};
 use gru_spec::{GruSpec, Inputs, Layout, Order, Reset, Sequence, Sizes, Weights};
 use gru_testkit::oracle;
 use rand::{Rng, SeedableRng, rngs::StdRng};
@@ -176,32 +176,45 @@ impl Problem {
         self.n * self.t
     }
 
-    /// The kept shares on the device.
-    pub(super) fn zoneout<F: Upload>(&self, client: &Client) -> Option<gru_cube::Zoneout> {
-        let zoneout = self.zoneout.as_deref()?;
-        let handle = super::upload::<F>(client, zoneout);
-        Some(if zoneout.len() == self.rows() {
-            gru_cube::Zoneout::OfRow(handle)
-        } else {
-            gru_cube::Zoneout::OfUnit(handle)
-        })
-    }
-
-    pub fn call<F: Scalar>(&self) -> Call {
-        Call {
-            n: self.n,
-            t: self.t,
-            h: self.h,
+    /// The problem on a device.
+    pub fn recurrence<F: Upload>(&self, client: &Client) -> Recurrence {
+        let up = |data: &Vec<f64>| super::upload::<F>(client, data);
+        Recurrence {
+            sizes: self.sizes(),
             spec: self.spec,
             order: self.order,
+            dtype: F::elem_type_native(),
+            inputs: Inputs {
+                sequence: Sequence {
+                    h0: self.h0_and_start().as_ref().map(up),
+                    recurrent_mask: self.recurrent_mask.as_ref().map(up),
+                    step_mask: self.codes().as_ref().map(up),
+                    zoneout: self.zoneout.as_ref().map(up),
+                    ..Sequence::new(up(&self.p))
+                },
+                weights: Weights {
+                    b_ih: self.b_ih.as_ref().map(up),
+                    b_hh: self.b_hh.as_ref().map(up),
+                    ..Weights::new(None, up(&self.w_hh))
+                },
+            },
             starts: match (&self.starts, &self.start_state) {
                 (None, _) => Starts::None,
                 (Some(_), None) => Starts::FromZeros,
                 (Some(_), Some(_)) => Starts::FromState,
             },
-            dtype: F::elem_type_native(),
-            self_test: false,
+            zoneout: match &self.zoneout {
+                None => ZoneoutKind::None,
+                Some(zoneout) if zoneout.len() == self.rows() => ZoneoutKind::OfRow,
+                Some(_) => ZoneoutKind::OfUnit,
+            },
+            lengths: self.lengths.clone(),
         }
+    }
+
+    pub fn sizes(&self) -> Sizes {
+        let Self { n, t, h, .. } = *self;
+        Sizes { n, t, i: 3 * h, h }
     }
 
     /// Whether a row starts before this step, in the order of computation.
@@ -277,28 +290,19 @@ fn truth(problem: &Problem) -> oracle::Forward {
         order,
         ..
     } = *problem;
+    let (p, w_hh) = (problem.p.clone(), problem.w_hh.clone());
     let or_zeros = |tensor: &Option<Vec<f64>>, len| tensor.clone().unwrap_or(vec![0.0; len]);
-    let inputs = Inputs {
-        sequence: Sequence {
-            x: problem.p.clone(),
-            h0: Some(or_zeros(&problem.h0, n * h)),
-            recurrent_mask: problem.recurrent_mask.clone(),
-            step_mask: problem.step_mask.clone(),
-            zoneout: problem.zoneout.clone(),
-            starts: problem.starts.clone(),
-            start_state: problem.start_state.clone(),
-        },
-        weights: Weights {
-            w_ih: None,
-            w_hh: problem.w_hh.clone(),
-            b_ih: problem.b_ih.clone(),
-            b_hh: Some(or_zeros(&problem.b_hh, 3 * h)),
-        },
-    };
-    let sizes = Sizes { n, t, i: 3 * h, h };
     let call = oracle::Call {
         order,
-        ..oracle::Call::new(sizes, spec, inputs)
+        h0: Some(or_zeros(&problem.h0, n * h)),
+        b_ih: problem.b_ih.clone(),
+        b_hh: Some(or_zeros(&problem.b_hh, 3 * h)),
+        recurrent_mask: problem.recurrent_mask.clone(),
+        zoneout: problem.zoneout.clone(),
+        step_mask: problem.step_mask.clone(),
+        starts: problem.starts.clone(),
+        start_state: problem.start_state.clone(),
+        ..oracle::Call::new(spec, [n, t, h], p, w_hh)
     };
     call.forward()
 }

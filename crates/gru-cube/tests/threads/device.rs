@@ -1,7 +1,10 @@
 //! A CubeCL device that is a set of CPU threads: each kernel is compiled to CUDA C++, built with g++ and a sanitizer,
-//! and run as a process of its own for each launch.
+//! and run as a process of its own for each launch. In another mode it compiles launches and runs nothing.
 
+mod compiled;
 mod server;
+
+pub use compiled::{Language, Source, take_sources};
 
 use crate::translated::Translated;
 use cubecl::{
@@ -9,7 +12,8 @@ use cubecl::{
     client::Client,
     ir::{
         DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
-        MemoryDeviceProperties, TargetProperties, Type, UIntKind, features::AtomicUsage,
+        MemoryDeviceProperties, PhysicalDevice, TargetProperties, Type, UIntKind,
+        features::AtomicUsage,
     },
     logging::ServerLogger,
     prelude::*,
@@ -54,10 +58,29 @@ impl Sanitizer {
     }
 }
 
-/// The device `index` whose kernels are built with a sanitizer.
-pub fn client(sanitizer: Sanitizer, index: u16) -> Client {
+/// What a launch does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The kernel runs on threads that a sanitizer watches.
+    Run(Sanitizer),
+    /// The kernel is compiled, and [`take_sources`] returns its source. There is no memory, so that a call may be as large
+    /// as a GPU's.
+    Compile(Language),
+}
+
+/// In the order of the types of device.
+const MODES: [Mode; 4] = [
+    Mode::Run(Sanitizer::Thread),
+    Mode::Run(Sanitizer::Address),
+    Mode::Compile(Language::Cuda),
+    Mode::Compile(Language::Metal),
+];
+
+/// The device `index` of a mode.
+pub fn client(mode: Mode, index: u16) -> Client {
+    let type_id = MODES.iter().position(|&other| other == mode);
     Client::load::<Threads>(DeviceId {
-        type_id: sanitizer as u16,
+        type_id: type_id.expect("a mode") as u16,
         index_id: index,
     })
 }
@@ -90,7 +113,7 @@ const REPORTED: usize = 40;
 #[derive(Debug)]
 pub struct Threads {
     utilities: Arc<ServerUtilities>,
-    sanitizer: Sanitizer,
+    mode: Mode,
     /// The bytes of each buffer, or why a launch did not write them.
     buffers: HashMap<ManagedMemoryId, Result<Vec<u8>, String>>,
     programs: HashMap<KernelId, Program>,
@@ -111,7 +134,11 @@ struct Program {
 }
 
 impl Threads {
-    fn program(&mut self, kernel: &dyn CubeKernel) -> Result<Program, String> {
+    fn program(
+        &mut self,
+        kernel: &dyn CubeKernel,
+        sanitizer: Sanitizer,
+    ) -> Result<Program, String> {
         let id = kernel.id();
         if let Some(program) = self.programs.get(&id) {
             return Ok(program.clone());
@@ -143,7 +170,7 @@ impl Threads {
             translated.text, translated.name, compiled.shared_memory_size, translated.alignment
         );
         let program = Program {
-            path: self.build(&text)?,
+            path: self.build(&text, sanitizer)?,
             units: x * y * z,
             synchronizes_cubes: text.contains("atom_add"),
         };
@@ -152,9 +179,9 @@ impl Threads {
     }
 
     /// Compiles a program, unless another device has done so.
-    fn build(&self, text: &str) -> Result<PathBuf, String> {
+    fn build(&self, text: &str, sanitizer: Sanitizer) -> Result<PathBuf, String> {
         let mut hasher = DefaultHasher::new();
-        (text, self.sanitizer.flag()).hash(&mut hasher);
+        (text, sanitizer.flag()).hash(&mut hasher);
         let path = directory().join(format!("{:016x}", hasher.finish()));
         if path.exists() {
             return Ok(path);
@@ -171,7 +198,7 @@ impl Threads {
             "-pthread",
             "-fno-strict-aliasing",
         ])
-        .args(["-w", "-fno-sanitize-recover=all", self.sanitizer.flag()])
+        .args(["-w", "-fno-sanitize-recover=all", sanitizer.flag()])
         .args(["-include", header, "-o"])
         .args([&built, &source]);
         let output = gcc.output().map_err(|error| format!("g++: {error}"))?;
@@ -190,7 +217,14 @@ impl Threads {
         count: &CubeCount,
         arguments: &KernelArguments,
     ) -> Result<(), String> {
-        let program = self.program(kernel)?;
+        let sanitizer = match self.mode {
+            Mode::Run(sanitizer) => sanitizer,
+            Mode::Compile(language) => {
+                compiled::compile(self.utilities.service, kernel, language);
+                return Ok(());
+            }
+        };
+        let program = self.program(kernel, sanitizer)?;
         let CubeCount::Static(x, y, z) = *count else {
             return Err("expected a static number of cubes".into());
         };
@@ -246,7 +280,7 @@ impl Threads {
                 program.units,
                 source.display()
             );
-            if self.sanitizer == Sanitizer::Thread {
+            if sanitizer == Sanitizer::Thread {
                 for line in errors
                     .lines()
                     .filter(|line| line.starts_with("kernel error"))
@@ -312,6 +346,19 @@ fn line_of(error: &str, program: &Path) -> String {
 
 impl DeviceService for Threads {
     fn init(device: DeviceId) -> Self {
+        let mode = MODES[usize::from(device.type_id)];
+        let (multiprocessors, vendor) = match mode {
+            Mode::Run(_) => (MULTIPROCESSORS, None),
+            Mode::Compile(language) => language.hardware(),
+        };
+        let identity = DeviceIdentity {
+            physical: vendor.map(|vendor| {
+                let mut physical = PhysicalDevice::default();
+                physical.vendor = Some(vendor);
+                physical
+            }),
+            ..DeviceIdentity::default()
+        };
         let hardware = HardwareProperties {
             load_width: 128,
             vector_register_count: None,
@@ -322,7 +369,7 @@ impl DeviceService for Threads {
             max_cube_count: (u32::MAX, 0xffff, 0xffff),
             max_units_per_cube: 1024,
             max_cube_dim: (1024, 1024, 64),
-            num_streaming_multiprocessors: Some(MULTIPROCESSORS),
+            num_streaming_multiprocessors: Some(multiprocessors),
             num_cpu_cores: None,
             last_level_cache_size: None,
             num_tensor_cores: None,
@@ -332,10 +379,10 @@ impl DeviceService for Threads {
         };
         let mut properties = DeviceProperties::new(
             Default::default(),
-            MemoryDeviceProperties::new(1 << 30, 256),
+            MemoryDeviceProperties::new(1 << 40, 256),
             hardware,
             TimingMethod::System,
-            DeviceIdentity::default(),
+            identity,
         );
         // As CubeCL's CUDA runtime has them on sm_90, as far as the kernels here use them.
         register_supported_types(&mut properties);
@@ -352,8 +399,16 @@ impl DeviceService for Threads {
             version: 90,
             tensor_cores: true,
         };
-        let offered = CudaCmmaCompiler::Cpp.supported_cmma_combinations(&sm_90);
-        register_wmma_features(offered, &mut properties);
+        if mode == Mode::Compile(Language::Metal) {
+            properties
+                .features
+                .matmul
+                .cmma
+                .insert(compiled::METAL_MATRICES);
+        } else {
+            let offered = CudaCmmaCompiler::Cpp.supported_cmma_combinations(&sm_90);
+            register_wmma_features(offered, &mut properties);
+        }
         let (utilities, _) = ServerUtilities::init(
             ServiceId::of::<Self>(device),
             "cuda-threads",
@@ -364,7 +419,7 @@ impl DeviceService for Threads {
         );
         Self {
             utilities: Arc::new(utilities),
-            sanitizer: Sanitizer::ALL[usize::from(device.type_id)],
+            mode,
             buffers: HashMap::new(),
             programs: HashMap::new(),
             launch: 0,

@@ -15,9 +15,11 @@
 //! run. `cuda.hpp` explains which races are errors. Three things stay unseen: code that no case runs, a race between two
 //! cubes that the same threads ran one after the other, and what CUDA's own compiler does.
 //!
+//! [`sources`] compiles kernels for CUDA and Metal on the same device, and runs nothing.
+//!
 //! The environment variable `GRU_THREADS` chooses the cases: `quick` is one launch configuration of each kind, `full` is
 //! every launch configuration, `long` is every case of the GPU tests. Without the variable, and without g++, the tests
-//! are ignored.
+//! that run kernels are ignored.
 //!
 //! ```sh
 //! GRU_THREADS=quick cargo test -p gru-cube --test cuda-threads
@@ -34,10 +36,11 @@ mod gates;
 #[allow(dead_code)]
 #[path = "../gpu/operands.rs"]
 mod operands;
+mod sources;
 mod translated;
 
 use cubecl_environment::stream::StreamId;
-use device::Sanitizer;
+use device::{Mode, Sanitizer};
 use gru_cube::{Schedule, Starts, StepTile, Strategy};
 use gru_spec::Reset;
 use gru_testkit::close::Tolerance;
@@ -57,6 +60,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let extent = Extent::from_environment();
     let mut trials = faults::trials();
+    trials.extend(sources::trials());
     for (name, cases) in families(extent) {
         for case in cases {
             trials.extend(of_case(name, case));
@@ -261,7 +265,7 @@ fn on_threads(sanitizer: Sanitizer, test: impl FnOnce()) {
             NEXT.fetch_add(1, Ordering::Relaxed)
         };
     }
-    let client = device::client(sanitizer, INDEX.with(|&index| index));
+    let client = device::client(Mode::Run(sanitizer), INDEX.with(|&index| index));
     // One stream of a device launches persistent kernels, and these devices count as one.
     StreamId { value: u64::MAX }.executes(|| support::on(client, test));
 }

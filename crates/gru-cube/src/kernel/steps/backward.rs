@@ -18,7 +18,7 @@ use crate::kernel::{
 };
 use cubecl::prelude::*;
 
-/// Steps `first..last` of [`backward`](crate::backward()), from the last to the first. Each step reads
+/// Steps `first..last` of a [backward pass](crate::Buffers::Backward), from the last to the first. Each step reads
 /// `d_gates` and `d_h0` of the following step and writes its own. A persistent kernel synchronizes as in the
 /// forward pass. `end` is one more launch after step 0, with steps `0..1`: it runs only the first product
 /// and makes `d_h0` the gradient of the initial state. Matrix units multiply values of type `M`.

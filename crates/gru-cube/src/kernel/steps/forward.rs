@@ -18,7 +18,7 @@ use crate::kernel::{
 };
 use cubecl::prelude::*;
 
-/// Steps `first..last` of [`forward`](crate::forward()). In a persistent kernel the cubes of the same rows
+/// Steps `first..last` of a [forward pass](crate::Buffers::Forward). In a persistent kernel the cubes of the same rows
 /// synchronize at a counter of `barriers`, which starts at zero. Matrix units multiply values of type `M`.
 #[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(

@@ -23,12 +23,12 @@ fn steps_of_16_bits_use_matrix_units_if_they_fit() {
         let takes =
             |steps: Option<Steps>| steps.is_some_and(|steps| steps.threads.matrices.is_some());
         let forward = match forward {
-            Plan::Steps(steps) => Some(steps),
-            Plan::Sequence(_) => None,
+            Kernels::Steps(steps) => Some(steps),
+            Kernels::Sequence(_) => None,
         };
         let backward = match backward {
-            Plan::Steps(steps) => Some(steps),
-            Plan::Sequence(_) => None,
+            Kernels::Steps(steps) => Some(steps),
+            Kernels::Sequence(_) => None,
         };
         assert_eq!(takes(forward), takes(backward), "N {n}, H {hidden}");
         takes(forward)

@@ -16,7 +16,7 @@ fn tensors_beyond_the_limits_are_errors() {
         size,
         ..gates(bound)
     };
-    let error = |tensors: &[Tensor<'_>]| {
+    let error = |tensors: &[Tensor]| {
         let error = check_tensors(&limits, tensors, false).err();
         error.map(|error| error.to_string())
     };
@@ -50,7 +50,7 @@ fn tensors_beyond_the_limits_are_errors() {
 }
 
 /// A tensor of one element.
-fn gates(bound: bool) -> Tensor<'static> {
+fn gates(bound: bool) -> Tensor {
     Tensor {
         name: "gates",
         handle: None,
@@ -63,10 +63,10 @@ fn gates(bound: bool) -> Tensor<'static> {
     }
 }
 
-fn small(tensor: &Tensor<'static>) -> Tensor<'static> {
+fn small(tensor: &Tensor) -> Tensor {
     Tensor {
         small: true,
-        ..*tensor
+        ..tensor.clone()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What CubeCL requires of a server: memory, copies, launches.
 
-use super::Threads;
+use super::{Mode, Threads};
 use cubecl::{
     CubeKernel, MemoryAllocationMode,
     dry_run::LaunchMode,
@@ -69,9 +69,11 @@ impl Server for Threads {
         size: u64,
         _stream: StreamId,
     ) -> Result<(), ServerError> {
-        // NaN in every type.
-        let bytes = vec![0xff; size as usize];
-        self.buffers.insert(memory.descriptor().id, Ok(bytes));
+        if let Mode::Run(_) = self.mode {
+            // NaN in every type.
+            let bytes = vec![0xff; size as usize];
+            self.buffers.insert(memory.descriptor().id, Ok(bytes));
+        }
         Ok(())
     }
 

@@ -5,6 +5,8 @@ use burn::backend::{
     tensor::{BoolTensor, FloatTensor},
 };
 use burn::tensor::{DType, Shape, Slice};
+#[cfg(feature = "cube")]
+use burn::{backend::tensor::Device, tensor::TensorData};
 use std::ops::{Add, Div, Mul, Range, Sub};
 
 /// A float tensor of backend `B`.
@@ -18,6 +20,11 @@ impl<B: Backend> Prim<B> {
     pub(crate) fn zeros(shape: impl Into<Shape>, like: &Self) -> Self {
         let (device, dtype) = (like.0.device(), like.0.dtype());
         Self(B::float_zeros(shape.into(), &device, dtype.into()))
+    }
+
+    #[cfg(feature = "cube")]
+    pub(crate) fn of_data(data: TensorData, device: &Device<B>) -> Self {
+        Self(B::float_from_data(data, device))
     }
 
     /// The same number everywhere.

@@ -1,131 +1,120 @@
 //! A call as the kernels read it.
 
-use super::Prim;
+use super::{Prim, dense};
 use crate::backend::{GruCall, padded::Places};
 use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
-use gru_cube::{Settings, Starts};
-use gru_spec::{Direction, Lengths, Order, Sequence, Sizes};
+use gru_cube::{Recurrence, Starts, ZoneoutKind};
+use gru_spec::{Direction, Inputs, Lengths, Order, Sequence, Sizes, Weights};
 use std::ops::Range;
 
-/// A call whose starts are in the form of [`Starts`].
-pub(super) struct KernelCall {
-    /// The step mask has the codes of the starts. The start state is behind `h0`. So the call has no tensors for both.
-    pub(super) of: GruCall<CubeBackend>,
-    pub(super) starts: Starts,
-    pub(super) element: ElemType,
+/// The call with the codes of [`Starts`] as its step mask, if it has starts. `None` if the kernels do not support the
+/// element type, or there is nothing to compute.
+pub(super) fn with_codes(call: &GruCall<CubeBackend>) -> Option<GruCall<CubeBackend>> {
+    let (sizes, x) = (call.sizes(), &call.inputs.sequence.x);
+    element(x.dtype())?;
+    if sizes.rows() * sizes.h == 0 || is_padding(&call.lengths) {
+        return None;
+    }
+    let mut call = call.clone();
+    let sequence = &mut call.inputs.sequence;
+    if let Some(starts) = sequence.starts.clone() {
+        sequence.step_mask = Some(codes(sequence.step_mask.take(), starts, call.order));
+    }
+    Some(call)
 }
 
-impl KernelCall {
-    /// `None` if the kernels do not support the element type, or all steps are padding.
-    pub(super) fn new(call: &GruCall<CubeBackend>) -> Option<Self> {
-        let x = &call.inputs.sequence.x;
-        if x.shape().num_elements() == 0 || is_padding(&call.lengths) {
-            return None;
+fn element(dtype: DType) -> Option<ElemType> {
+    Some(ElemType::Float(match dtype {
+        DType::F32 => FloatKind::F32,
+        DType::F16 => FloatKind::F16,
+        DType::BF16 => FloatKind::BF16,
+        _ => return None,
+    }))
+}
+
+/// The buffers of a call with codes. `x` is the raw buffer of the sequence, unless the caller replaces it.
+pub(super) fn recurrence(call: &GruCall<CubeBackend>) -> Recurrence {
+    let Inputs { sequence, weights } = call.inputs.clone();
+    let sizes = call.sizes();
+    // Without `..`, so that the compiler names a new tensor.
+    let Sequence {
+        x,
+        h0,
+        recurrent_mask,
+        step_mask,
+        zoneout,
+        starts,
+        start_state,
+    } = sequence;
+    let (starts, h0) = match (starts, start_state) {
+        (None, _) => (Starts::None, h0),
+        (Some(_), None) => (Starts::FromZeros, h0),
+        (Some(_), Some(state)) => {
+            let state = Prim::<CubeBackend>(state);
+            let zeros = || Prim::zeros([sizes.n, sizes.h], &state);
+            let h0 = h0.map_or_else(zeros, Prim);
+            (Starts::FromState, Some(Prim::cat(vec![h0, state], 0).0))
         }
-        let element = ElemType::Float(match x.dtype() {
-            DType::F32 => FloatKind::F32,
-            DType::F16 => FloatKind::F16,
-            DType::BF16 => FloatKind::BF16,
-            _ => return None,
-        });
-        let Sizes { n, h, .. } = call.sizes();
-        let mut of = call.clone();
-        // Without `..`, so that the compiler names a new tensor.
-        let Sequence {
-            x,
-            h0,
-            recurrent_mask,
-            step_mask,
-            zoneout,
-            starts,
-            start_state,
-        } = of.inputs.sequence;
-        let (starts, step_mask, h0) = match (starts, start_state) {
-            (None, _) => (Starts::None, step_mask, h0),
-            (Some(starts), start_state) => {
-                let step_mask = Some(codes(step_mask, starts, call.order));
-                match start_state {
-                    None => (Starts::FromZeros, step_mask, h0),
-                    Some(state) => {
-                        let state = Prim(state);
-                        let h0 = h0.map(Prim);
-                        let h0 = h0.unwrap_or_else(|| Prim::zeros([n, h], &state));
-                        let both = Prim::<CubeBackend>::cat(vec![h0, state], 0).0;
-                        (Starts::FromState, step_mask, Some(both))
-                    }
-                }
+    };
+    let lengths = left_out(call).map(<[_]>::to_vec);
+    Recurrence {
+        sizes,
+        spec: call.spec,
+        order: call.order,
+        dtype: element(x.dtype()).expect("a type of the kernels"),
+        starts,
+        zoneout: match &zoneout {
+            None => ZoneoutKind::None,
+            Some(zoneout) if zoneout.shape()[2] == 1 => ZoneoutKind::OfRow,
+            Some(_) => ZoneoutKind::OfUnit,
+        },
+        lengths,
+        inputs: Inputs {
+            sequence: Sequence {
+                x: x.handle,
+                h0: h0.map(dense),
+                recurrent_mask: recurrent_mask.map(dense),
+                step_mask: step_mask.map(dense),
+                zoneout: zoneout.map(dense),
+                starts: None,
+                start_state: None,
+            },
+            weights: Weights {
+                w_ih: None,
+                ..weights
             }
-        };
-        of.inputs.sequence = Sequence {
-            x,
-            h0,
-            recurrent_mask,
-            step_mask,
-            zoneout,
-            starts: None,
-            start_state: None,
-        };
-        Some(Self {
-            of,
-            starts,
-            element,
-        })
-    }
-
-    /// The lengths of the rows, if there is so much padding that leaving it out saves time. Padding of results is
-    /// undefined then.
-    pub(super) fn left_out(&self) -> Option<&[usize]> {
-        let lengths = self.of.lengths.of_rows()?;
-        let Sizes { n, t, .. } = self.of.sizes();
-        let count: usize = lengths.iter().sum();
-        (10 * count <= 9 * n * t).then_some(lengths)
-    }
-
-    /// Some steps without padding, if it is left out. Not all of the steps may be padding.
-    pub(super) fn valid(&self, steps: Range<usize>) -> Option<Places<CubeBackend>> {
-        let order = self.of.order;
-        let times = order.direction.times(steps, self.of.sizes().t);
-        let device = self.of.inputs.sequence.x.device();
-        let lengths = self.left_out()?;
-        Some(Places::of_valid(lengths, times, order.layout, &device))
-    }
-
-    /// Whether all steps are padding.
-    pub(super) fn is_padding(&self) -> bool {
-        is_padding(&self.of.lengths)
-    }
-
-    /// The same call with `state` `[N,H]` as initial state.
-    pub(super) fn initial(&self, state: Prim<CubeBackend>) -> CubeTensor {
-        let Sizes { n, .. } = self.of.sizes();
-        match (self.starts, &self.of.inputs.sequence.h0) {
-            (Starts::FromState, Some(h0)) => {
-                let start_state = Prim::<CubeBackend>(h0.clone()).narrow(0, n..2 * n);
-                Prim::cat(vec![state, start_state], 0).0
-            }
-            _ => state.0,
-        }
-    }
-
-    /// Sizes and conventions.
-    pub(super) fn sizes(&self) -> gru_cube::Call {
-        let Sizes { n, t, h, .. } = self.of.sizes();
-        gru_cube::Call {
-            n,
-            t,
-            h,
-            spec: self.of.spec,
-            order: self.of.order,
-            starts: self.starts,
-            dtype: self.element,
-            self_test: Settings::current().self_test,
-        }
+            .map(dense),
+        },
     }
 }
 
-fn is_padding(lengths: &Lengths) -> bool {
+/// The lengths of the rows, if there is so much padding that leaving it out saves time. Padding of results is
+/// undefined then.
+pub(super) fn left_out(call: &GruCall<CubeBackend>) -> Option<&[usize]> {
+    let lengths = call.lengths.of_rows()?;
+    let count: usize = lengths.iter().sum();
+    (10 * count <= 9 * call.sizes().rows()).then_some(lengths)
+}
+
+/// Some steps without padding, if it is left out. Not all of the steps may be padding.
+pub(super) fn valid(
+    call: &GruCall<CubeBackend>,
+    steps: Range<usize>,
+) -> Option<Places<CubeBackend>> {
+    let times = call.order.direction.times(steps, call.sizes().t);
+    let device = call.inputs.sequence.x.device();
+    Some(Places::of_valid(
+        left_out(call)?,
+        times,
+        call.order.layout,
+        &device,
+    ))
+}
+
+/// Whether all steps are padding.
+pub(super) fn is_padding(lengths: &Lengths) -> bool {
     let lengths = lengths.of_rows();
     lengths.is_some_and(|lengths| lengths.iter().all(|&len| len == 0))
 }

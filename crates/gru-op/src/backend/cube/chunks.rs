@@ -1,9 +1,9 @@
 //! Chunks of time, so that temporary memory does not grow with T.
 
-use super::{KernelCall, Prim};
+use super::Prim;
 use crate::{backend::GruCall, backend::composed::Call};
 use burn_cubecl::CubeBackend;
-use gru_spec::{Inputs, Lengths, Sequence};
+use gru_spec::{Inputs, Lengths, Sequence, Sizes};
 use std::ops::Range;
 
 /// The least bytes of `p` in a chunk. Smaller chunks save little memory, and need more launches.
@@ -44,22 +44,20 @@ pub(super) fn of_sequence(
     sequence.narrow(call.time_dim(), times)
 }
 
-/// The call that computes these steps only, from the state before them.
+/// The call with codes that computes these steps only, from the state before them.
 pub(super) fn of_call(
-    whole: &KernelCall,
+    call: &GruCall<CubeBackend>,
     states: &Prim<CubeBackend>,
     steps: &Range<usize>,
-    of_whole: &Call<CubeBackend>,
-) -> KernelCall {
-    let part = |tensor| of_sequence(&Prim(tensor), steps, of_whole).0;
-    let sequence = whole.of.inputs.sequence.clone();
-    let lengths = match whole.of.lengths.of_rows() {
+    whole: &Call<CubeBackend>,
+) -> GruCall<CubeBackend> {
+    let Sizes { n, t, h, .. } = whole.sizes;
+    let part = |tensor| of_sequence(&Prim(tensor), steps, whole).0;
+    let sequence = call.inputs.sequence.clone();
+    let lengths = match call.lengths.of_rows() {
         None => Lengths::All,
         Some(lengths) => {
-            let times = of_whole
-                .order
-                .direction
-                .times(steps.clone(), of_whole.sizes.t);
+            let times = whole.order.direction.times(steps.clone(), t);
             let in_chunk = |&len: &usize| len.clamp(times.start, times.end) - times.start;
             Lengths::Padded(lengths.iter().map(in_chunk).collect())
         }
@@ -67,26 +65,24 @@ pub(super) fn of_call(
     let h0 = match steps.start {
         0 => sequence.h0,
         first => {
-            let before = of_sequence(states, &(first - 1..first), of_whole);
-            Some(whole.initial(before.reshape([of_whole.sizes.n, of_whole.sizes.h])))
+            let before = of_sequence(states, &(first - 1..first), whole);
+            Some(before.reshape([n, h]).0)
         }
     };
-    KernelCall {
-        of: GruCall {
-            inputs: Inputs {
-                sequence: Sequence {
-                    x: part(sequence.x),
-                    h0,
-                    step_mask: sequence.step_mask.map(part),
-                    zoneout: sequence.zoneout.map(part),
-                    ..sequence
-                },
-                weights: whole.of.inputs.weights.clone(),
+    GruCall {
+        inputs: Inputs {
+            sequence: Sequence {
+                x: part(sequence.x),
+                h0,
+                step_mask: sequence.step_mask.map(part),
+                zoneout: sequence.zoneout.map(part),
+                starts: sequence.starts.map(part),
+                ..sequence
             },
-            lengths,
-            ..whole.of.clone()
+            weights: call.inputs.weights.clone(),
         },
-        ..*whole
+        lengths,
+        ..call.clone()
     }
 }
 

@@ -1,9 +1,12 @@
 //! The gradients of inputs and weights, by large products over all steps.
 
-use super::{call::KernelCall, lhs, over_rows};
-use crate::backend::composed::{self, prim::Prim};
+use super::{call, lhs, over_rows};
+use crate::backend::{
+    GruCall,
+    composed::{self, prim::Prim},
+};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
-use gru_cube::{Limits, Starts};
+use gru_cube::{Limits, Recurrence, Starts};
 use gru_spec::{PerInput, Sizes};
 
 /// The results of the kernels of a backward pass.
@@ -18,14 +21,15 @@ pub(super) struct BackwardDone {
 
 /// The requested gradients. The states are dense.
 pub(super) fn gradients_of_inputs(
-    call: &KernelCall,
+    call: &GruCall<CubeBackend>,
+    recurrence: &Recurrence,
     states: &CubeTensor,
     done: BackwardDone,
     wanted: PerInput<bool>,
 ) -> PerInput<Option<Prim<CubeBackend>>> {
-    let whole = composed::Call::new(call.of.clone());
+    let whole = composed::Call::new(call.clone());
     let Sizes { n, t, h, .. } = whole.sizes;
-    let valid = call.valid(0..t);
+    let valid = call::valid(call, 0..t);
     let pick = |rows: Prim<CubeBackend>| match &valid {
         Some(valid) => valid.pick(rows),
         None => rows,
@@ -33,7 +37,7 @@ pub(super) fn gradients_of_inputs(
     let BackwardDone { d_gates, d_h0, g_n } = done;
     let d_gates = pick(d_gates);
     let d_p = first_columns(&d_gates, 3 * h);
-    let last = call.of.spec.saved_per_unit();
+    let last = call.spec.saved_per_unit();
     let x = &whole.inputs.sequence.x;
     let cubes = Limits::of(&states.client).cubes;
     let product =
@@ -42,7 +46,7 @@ pub(super) fn gradients_of_inputs(
         .w_ih
         .then(|| product(&pick(whole.rows(x.clone())), &d_p));
     let w_hh = wanted.w_hh.then(|| {
-        let g = pick(lhs(call, states, None));
+        let g = pick(lhs(recurrence, states, None));
         let g_n = g_n.map_or_else(|| g.clone(), pick);
         let d_n = d_gates.narrow(1, (last - 1) * h..last * h);
         let parts = [
@@ -77,7 +81,7 @@ pub(super) fn gradients_of_inputs(
         w_hh,
         b_ih,
         b_hh,
-        start_state: wanted.start_state.then(|| match call.starts {
+        start_state: wanted.start_state.then(|| match recurrence.starts {
             Starts::FromState => d_state(n..2 * n),
             // Without starts it has no effect.
             Starts::None | Starts::FromZeros => Prim::zeros([n, h], &whole.inputs.weights.w_hh),

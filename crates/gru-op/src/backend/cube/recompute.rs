@@ -1,31 +1,35 @@
 //! Backward without saved gates: chunks of time from the last to the first. The gates of each chunk are
 //! recomputed, so that memory for the gates of all steps is not needed.
 
-use super::{KernelCall, NotDone, Prim, backward, buffer, chunks, dense, empty, lhs, optional};
-use crate::backend::{GruGradients, composed::Call, padded::Places};
+use super::{
+    NotDone, Prim, backward, buffer,
+    call::{is_padding, recurrence, valid},
+    chunks, dense, empty, lhs,
+};
+use crate::backend::{GruCall, GruGradients, composed::Call, padded::Places};
 use burn::{
     backend::Backend,
     tensor::{DType, Shape},
 };
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
-use gru_cube::{GatesInputs, Limits, Products};
+use gru_cube::{Limits, Products, Recurrence};
 use gru_spec::{PerInput, Reset};
 
 /// See [`GruBackend::gru_gradients`](crate::backend::GruBackend::gru_gradients).
 pub(super) fn gradients(
-    call: &KernelCall,
+    call: &GruCall<CubeBackend>,
     states: &CubeTensor,
     d_states: &CubeTensor,
     wanted: PerInput<bool>,
 ) -> Result<GruGradients<CubeBackend>, NotDone> {
-    let whole = Call::new(call.of.clone());
+    let whole = Call::new(call.clone());
+    let x = &whole.inputs.sequence.x;
     let [states, d_states] = [states, d_states].map(|tensor| Prim::<CubeBackend>(tensor.clone()));
-    let per_step = whole.sizes.n * 3 * whole.sizes.h * call.element.size();
+    let per_step = whole.sizes.n * 3 * whole.sizes.h * x.dtype().size();
     // A chunk needs p, q, g and its gates at the same time, several times the bytes of p.
     let limit = chunks::min_bytes(Limits::of(&states.0.client).cubes) / 2;
     let all = chunks::chunks(whole.sizes.t, per_step, limit);
     // The gradient of x, with every chunk at its place. A single chunk returns its own buffer.
-    let x = &whole.inputs.sequence.x;
     let mut d_x = (wanted.x && all.len() > 1)
         .then(|| Prim::<CubeBackend>(empty(&x.0, Shape::new(x.dims::<3>()))));
     // The other gradients: the state before the latest chunk, and sums over chunks.
@@ -33,7 +37,7 @@ pub(super) fn gradients(
     for steps in all.rev() {
         let chunk = chunks::of_call(call, &states, &steps, &whole);
         // No gradient leaves the padding. The gradient of x there is undefined.
-        if chunk.is_padding() {
+        if is_padding(&chunk.lengths) {
             continue;
         }
         let of = |sequence| chunks::of_sequence(sequence, &steps, &whole);
@@ -42,9 +46,10 @@ pub(super) fn gradients(
             None => of(&d_states),
         };
         let states = of(&states);
-        let gates = gates(&chunk, &states);
+        let mut recurrence = recurrence(&chunk);
+        let gates = gates(&chunk, &mut recurrence, &states);
         let wanted = PerInput { h0: true, ..wanted };
-        let done = backward(&chunk, &states.0, gates, &d_chunk.0, wanted);
+        let done = backward(&chunk, &recurrence, &states.0, gates, &d_chunk.0, wanted);
         // The gates of a chunk are not the gates of the call.
         let GruGradients(gradients) = done.map_err(|_| None)?;
         let mut gradients = gradients.map(|gradient| gradient.map(Prim));
@@ -73,34 +78,28 @@ pub(super) fn gradients(
 }
 
 /// The gates of all steps of a call, from the states.
-fn gates(of: &KernelCall, states: &Prim<CubeBackend>) -> CubeTensor {
-    let (inputs, spec) = (&of.of.inputs, of.of.spec);
-    let whole = Call::new(of.of.clone());
-    let valid = of.valid(0..whole.sizes.t);
+fn gates(
+    call: &GruCall<CubeBackend>,
+    recurrence: &mut Recurrence,
+    states: &Prim<CubeBackend>,
+) -> CubeTensor {
+    let (spec, whole) = (call.spec, Call::new(call.clone()));
+    let valid = valid(call, 0..whole.sizes.t);
     let product = |rows, weight| Places::product(&valid, rows, weight);
     let x = whole.rows(whole.inputs.sequence.x.clone());
     let p = match &whole.inputs.weights.w_ih {
         Some(w_ih) => product(x, w_ih.clone()),
         None => x,
     };
-    let p = dense(p.0);
-    let client = states.0.client.clone();
-    let call = of.sizes();
+    recurrence.inputs.sequence.x = dense(p.0);
+    let client = &states.0.client;
     let h = whole.sizes.h;
     let width = spec.saved_per_unit() * h;
     let gates = empty(&states.0, Shape::new(whole.sequence_shape(width)));
-    let g = lhs(of, &into_contiguous(states.0.clone()), None);
-    let w_hh = Prim::<CubeBackend>(inputs.weights.w_hh.clone());
+    let g = lhs(recurrence, &into_contiguous(states.0.clone()), None);
+    let w_hh = &whole.inputs.weights.w_hh;
     let columns = |from: usize, to: usize| w_hh.narrow(1, from * h..to * h);
-    let make = |products: Products| {
-        let of = GatesInputs {
-            p: p.clone(),
-            products,
-            b_ih: optional(&inputs.weights.b_ih),
-            b_hh: optional(&inputs.weights.b_hh),
-        };
-        gru_cube::gates(&client, &call, &of, &buffer(&gates));
-    };
+    let make = |products| gru_cube::gates(client, recurrence, &products, &buffer(&gates));
     match spec.reset {
         Reset::AfterMatmul => {
             let q = dense(product(g, w_hh.clone()).0);
