@@ -9,7 +9,7 @@
 //!
 //! # Launch configurations
 //!
-//! A [`Schedule`] divides a pass into launches and cubes (thread blocks) of units (threads):
+//! A [`Schedule`] divides a pass into launches and cubes (thread blocks) of threads:
 //!
 //! - [`Schedule::Sequence`] is a fused sequence kernel: one launch. Each cube computes all steps of a few rows of
 //!   the batch, with their state in registers and shared memory. Cubes are independent, so it runs on
@@ -24,8 +24,8 @@
 //! [`Strategy::Inferred`] chooses a schedule from the sizes and the [`Limits`] of the device. It takes the first of
 //! these that the device allows:
 //!
-//! 1. a sequence kernel with a resident weight, up to H 64 with 256 units per cube (the smallest limit of WebGPU), up
-//!    to H 128 with units that have enough registers, and up to H 32 with 256 units of Intel, Arm and Qualcomm;
+//! 1. a sequence kernel with a resident weight, up to H 64 with 256 threads per cube (the smallest limit of WebGPU), up
+//!    to H 128 with threads that have enough registers, and up to H 32 with 256 threads of Intel, Arm and Qualcomm;
 //! 2. with CUDA, a persistent kernel, up to H 1024 with 64 multiprocessors or more, and with matrix units up to H 2048
 //!    with 128;
 //! 3. up to H 256 a sequence kernel that reads the weight at every step, else step kernels.
@@ -64,7 +64,7 @@
 //! Sums have a fixed order, without atomics. The same inputs with the same schedule give the same bits.
 //!
 //! Arrays whose indices are all constant request registers. For CUDA, the registers and the stack of
-//! sm_80 and sm_90 were read from the compiled sources (`src/sources/cuda.rs`). Compilers of other drivers
+//! sm_80 and sm_90 were read from the compiled sources (`tests/threads/sources.rs`). Compilers of other drivers
 //! were not examined.
 //!
 //! # NaN and infinities

@@ -2,12 +2,11 @@
 
 mod support;
 
-use gru_cube::{Buffers, Limits, Starts, Strategy, launches};
-use gru_spec::{Direction, GruSpec, Order, Reset};
+use cubecl::ir::FloatKind;
+use gru_cube::{Buffers, Limits, Strategy, launches};
+use gru_testkit::{case::Case, runs::Runs};
 use libtest_mimic::Arguments;
-use support::{
-    F32, Given, Ignored, Problem, Ran, client, not_allowed, oracle, poisoned, run, trial,
-};
+use support::{Device, F32, Ignored, Kernels, Ran, client, expected, not_allowed, trial};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -20,53 +19,51 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Both biases and an initial state: as many buffers as a kernel may bind.
-const SEVEN_BUFFERS: Given = Given::bits(7);
+/// All tensors. One more launch copies the small ones into one buffer. Without them, both biases and an initial state are
+/// as many buffers as a kernel may bind.
+const ALL: &str = "mask skips";
 
 /// Launches of a forward and of a backward pass.
-fn count(
-    (n, t, h): (usize, usize, usize),
-    spec: GruSpec,
-    given: Given,
-) -> Result<(u64, u64), Ignored> {
+fn count(words: &str) -> Result<(u64, u64), Ignored> {
     let client = client();
-    let problem = Problem::new((n, t, h), spec, given, 1);
-    let call = problem.recurrence::<f32>(&client);
-    let buffer = |len| poisoned::<f32>(&client, len);
-    let (states, gates) = (buffer(n * t * h), buffer(n * t * h * spec.saved_per_unit()));
+    let device = Device {
+        client: &client,
+        dtype: FloatKind::F32,
+    };
+    let drawn = Case::new(words).with("projected").draw();
+    let call = device.recurrence(&drawn);
+    let (len, saved) = (call.sizes.rows() * call.sizes.h, call.spec.saved_per_unit());
+    let [states, gates] = [len, len * saved].map(|len| device.poisoned(len));
     let forward = Buffers::Forward {
-        steps: 0..t,
+        steps: 0..call.sizes.t,
         states: states.clone(),
         gates: Some(gates.clone()),
     };
     let backward = Buffers::Backward {
-        d_states: buffer(n * t * h),
+        d_states: device.poisoned(len),
         states,
         gates,
         d_gates: None,
-        d_h0: buffer(n * h),
+        d_h0: device.poisoned(call.sizes.n * call.sizes.h),
     };
     let count = |buffers| {
         let before = launches();
         gru_cube::run(&client, &call, buffers, Strategy::Inferred).map_err(not_allowed)?;
-        Ok(launches() - before)
+        Ok::<_, Ignored>(launches() - before)
     };
     Ok((count(&forward)?, count(&backward)?))
 }
 
 fn a_sequence_kernel_is_one_launch() -> Ran {
-    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
-    // With all tensors, one more launch copies the small ones into one buffer.
-    for (given, more) in [(SEVEN_BUFFERS, 0), (Given::ALL, 1)] {
+    for (given, more) in [("", 0), (ALL, 1)] {
         for t in [3, 9] {
-            let of = |h, spec| count((5, t, h), spec, given);
+            let of = |words| count(&format!("N5 T{t} {words} {given}"));
             let one = (1 + more, 1 + more);
-            assert_eq!(of(16, GruSpec::default())?, one, "T{t} {given:?}");
-            assert_eq!(of(64, before)?, one, "T{t} {given:?}");
-            assert_eq!(of(128, GruSpec::default())?, one, "T{t} {given:?}");
+            assert_eq!(of("H16")?, one, "T{t} {given}");
+            assert_eq!(of("H64 before")?, one, "T{t} {given}");
+            assert_eq!(of("H128")?, one, "T{t} {given}");
             // The weight is read at every step, and the backward pass needs it transposed.
-            let two = (1 + more, 2 + more);
-            assert_eq!(of(256, GruSpec::default())?, two, "T{t} {given:?}");
+            assert_eq!(of("H256")?, (1 + more, 2 + more), "T{t} {given}");
         }
     }
     Ok(())
@@ -76,51 +73,35 @@ fn a_sequence_kernel_is_one_launch() -> Ran {
 /// state, so the results are as from one launch.
 fn a_long_sequence_is_several_launches() -> Ran {
     const STEPS: usize = 45_000;
-    assert_eq!(
-        count((1, STEPS, 1), GruSpec::default(), SEVEN_BUFFERS)?,
-        (3, 3)
-    );
-    let given = Given {
-        starts: Starts::FromState,
-        ..Given::ALL
-    };
-    for (reset, direction) in [
-        (Reset::AfterMatmul, Direction::Forward),
-        (Reset::BeforeMatmul, Direction::Reverse),
-    ] {
-        let spec = GruSpec::default().with_reset(reset);
-        let order = Order {
-            direction,
-            ..Order::default()
-        };
-        let mut problem = Problem::new((2, STEPS, 3), spec, given, 1).with_order(order);
+    assert_eq!(count(&format!("N1 T{STEPS} H1"))?, (3, 3));
+    for words in ["", "before reverse"] {
+        let case = Case::new(&format!(
+            "N2 T{STEPS} H3 projected mask skips start-states {words}"
+        ));
+        let mut drawn = case.draw();
         // Row 0 never starts, so its state and gradient cross from launch to launch.
-        problem.starts.as_mut().unwrap()[..STEPS].fill(0.0);
-        let got = run::<f32>(&client(), &problem, Strategy::Inferred, true).map_err(not_allowed)?;
-        if let Err(message) = got.compare(&oracle(&problem), F32) {
-            panic!("{reset:?}: {message}");
-        }
+        let starts = drawn.call.inputs.sequence.starts.as_mut();
+        starts.expect("starts")[..STEPS].fill(0.0);
+        let got = Kernels::f32(Strategy::Inferred).run(&case, &drawn)?;
+        got.compare(&expected(&drawn), F32).unwrap();
     }
     Ok(())
 }
 
 /// If the device stores the weight in 38 cubes of 16 columns, all steps are one launch.
 fn products_are_one_each() -> Ran {
-    let before = GruSpec::default().with_reset(Reset::BeforeMatmul);
     let limits = Limits::of(&client());
     let one_launch = limits.persistent && limits.coresident_cubes >= 38;
     for t in [3, 5] {
         // With the reset before the product, scratch memory is the eighth buffer of the forward pass.
-        for (spec, products, shares) in
-            [(GruSpec::default(), t as u64, 0), (before, 2 * t as u64, 1)]
-        {
+        for (reset, products, shares) in [("", t, 0), ("before", 2 * t, 1)] {
             let expected = if one_launch {
                 (1 + shares, 3)
             } else {
                 (products + shares, products + 2)
             };
-            let got = count((2, t, 600), spec, SEVEN_BUFFERS)?;
-            assert_eq!(got, expected, "T{t} {spec:?}");
+            let got = count(&format!("N2 T{t} H600 {reset}"))?;
+            assert_eq!(got, expected, "T{t} {reset}");
         }
     }
     Ok(())

@@ -6,35 +6,26 @@
 
 mod support;
 
-#[path = "gpu/buffers.rs"]
-mod buffers;
-#[allow(dead_code)] // The GPU tests use all of both.
-#[path = "gpu/gates.rs"]
-mod gates;
-#[allow(dead_code)]
-#[path = "gpu/operands.rs"]
-mod operands;
-
-use gru_cube::{Limits, Strategy};
+use cubecl::ir::FloatKind;
+use gru_cube::Limits;
+use gru_testkit::case::Case;
 use support::{
-    F32, Ignored, Ran, cases,
-    catalogue::{Case, inferred, large},
-    client, on_device_of, run_trials, test, trial,
+    F16, F32, Ignored, Kernels, Ran, cases,
+    cases::{all_tensors, inferred, large},
+    client, on_device_of, run_trials, test,
 };
 
 fn main() {
     on_device_of(gru_testkit::webgpu::device);
-    let mut trials = vec![
-        test("webgpu/limits", the_limits_are_the_smallest),
-        test("webgpu/gates", gates::every_convention),
-        test("webgpu/operands", operands::every_convention),
-    ];
-    trials.extend(cases(inferred(), in_f32));
-    trials.extend(buffers::trials());
-    for case in [256, 257].map(|h| large(h, Strategy::Inferred)).concat() {
-        let name = format!("large/{:?}-{}", case.spec.reset, case.id());
-        trials.push(trial(name, move || in_f32(&case)));
-    }
+    let mut trials = vec![test("webgpu/limits", the_limits_are_the_smallest)];
+    trials.extend(cases("inferred", inferred(), in_f32));
+    trials.extend(cases("all-tensors", all_tensors(FloatKind::F32), in_f32));
+    trials.extend(cases(
+        "all-tensors-f16",
+        all_tensors(FloatKind::F16),
+        |kernels, case| kernels.check(case, F16),
+    ));
+    trials.extend(cases("large", [large(256), large(257)].concat(), in_f32));
     run_trials(trials);
 }
 
@@ -46,7 +37,7 @@ fn the_limits_are_the_smallest() {
     assert_eq!(got, (7, 16 << 10, 256));
 }
 
-fn in_f32(case: &Case) -> Ran {
-    case.check::<f32>(F32)
-        .map_err(|Ignored(reason)| panic!("{case:?}: {reason}"))
+fn in_f32(kernels: &Kernels, case: &Case) -> Ran {
+    let ran = kernels.check(case, F32);
+    ran.map_err(|Ignored(reason)| panic!("{reason}"))
 }

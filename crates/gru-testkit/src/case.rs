@@ -8,7 +8,7 @@
 //! | `activations-0` … `activations-11` | each activation in each gate |
 //! | `projected` `no-b_ih` `no-b_hh` `no-h0` | without `w_ih`, a bias or the initial state |
 //! | `mask` | a recurrent mask |
-//! | `skips` `lengths` `short-lengths` | skipped steps, or rows of different lengths |
+//! | `skips` `lengths` `short-lengths` `sorted-lengths` | skipped steps, or rows of different lengths |
 //! | `zoneout-per-step` `zoneout-per-unit` | zoneout `[N,T,1]` or `[N,T,H]` |
 //! | `start-zeros` `start-states` `start-shared` | starts from zeros, from a state for each row, or from one state |
 //! | `zero` `subnormal` `saturated` | all values are so |
@@ -33,6 +33,8 @@ pub enum Steps {
     Lengths,
     /// As `Lengths`, and no row is longer than a third of the sequence.
     ShortLengths,
+    /// As `Lengths`, and the longest row comes first.
+    SortedLengths,
 }
 
 /// The shape of the zoneout tensor.
@@ -208,6 +210,7 @@ impl Case {
             "skips" => given.steps = Steps::Mask,
             "lengths" => given.steps = Steps::Lengths,
             "short-lengths" => given.steps = Steps::ShortLengths,
+            "sorted-lengths" => given.steps = Steps::SortedLengths,
             "zoneout-per-step" => given.zoneout = Zoneout::PerStep,
             "zoneout-per-unit" => given.zoneout = Zoneout::PerUnit,
             "start-zeros" => given.starts = Starts::Zeros,

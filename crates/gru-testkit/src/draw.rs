@@ -100,6 +100,11 @@ impl Case {
             Steps::All | Steps::Mask => None,
             Steps::Lengths => Some((0..n).map(|row| length(row, n, t)).collect()),
             Steps::ShortLengths => Some((0..n).map(|row| length(row, n, t / 3)).collect()),
+            Steps::SortedLengths => {
+                let mut lengths: Vec<_> = (0..n).map(|row| length(row, n, t)).collect();
+                lengths.sort_by(|a, b| b.cmp(a));
+                Some(lengths)
+            }
         };
         let is_valid = |row: usize, time: usize| match &lengths {
             Some(lengths) => time < lengths[row],

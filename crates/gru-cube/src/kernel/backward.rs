@@ -17,7 +17,7 @@ use cubecl::prelude::*;
 /// gradient, and the mark ([`mark_of`]).
 const READ: usize = 7;
 
-/// Values that a unit keeps for the columns it owns: `[c·rows + b]`.
+/// Values that a thread keeps for the columns it owns: `[c·rows + b]`.
 #[derive(CubeType)]
 struct Owned {
     /// Gradient of the state.
@@ -133,7 +133,7 @@ pub(crate) fn gru_backward_sequence<F: Float, R: Size>(
         for i in 0..comptime!(owned_columns * rows * READ) {
             now[i] = next[i];
         }
-        // A fast unit must not overwrite the lhs that a slow unit still reads.
+        // A fast thread must not overwrite the lhs that a slow thread still reads.
         if comptime!(kernel.buffers == 1 && threads.k_splits == 1) {
             sync_cube();
         }
@@ -221,7 +221,7 @@ fn handed_over<F: Float>(args: &Backward<F>, at: usize, last: usize) -> f32 {
     select(last < args.t, args.d_h0[at], 0.0f32)
 }
 
-/// Reads what step `s` needs: `[(c·rows + b)·READ + …]` for the columns `c` that a unit owns.
+/// Reads what step `s` needs: `[(c·rows + b)·READ + …]` for the columns `c` that a thread owns.
 #[cube]
 fn read_step<F: Float>(
     args: &Backward<F>,

@@ -13,7 +13,7 @@ use super::{
 };
 use cubecl::prelude::*;
 
-/// Values that a unit keeps for the columns it owns.
+/// Values that a thread keeps for the columns it owns.
 #[derive(CubeType)]
 struct Owned {
     /// State and recurrent mask: `[c·rows + b]`.

@@ -35,7 +35,7 @@ pub(crate) fn grid_barrier(counter: &Atomic<u32>, expected: u32, timed_out: &mut
         }
         timed_out[0] = count / TIMED_OUT;
     }
-    // Acquire: the writes of the other cubes, for every unit.
+    // Acquire: the writes of the other cubes, for every thread.
     sync_storage();
 }
 

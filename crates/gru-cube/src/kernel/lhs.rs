@@ -1,4 +1,4 @@
-//! Moves the lhs of a step's product from global to shared memory, one block of K at a time. Each unit
+//! Moves the lhs of a step's product from global to shared memory, one block of K at a time. Each thread
 //! prefetches its values of the next block into registers before it multiplies the current block. The
 //! product then hides the latency of the loads.
 
@@ -14,7 +14,7 @@ pub(crate) struct Lhs<M: Float, R: Size> {
     pub(crate) rows: ComptimeOption<Shared<[M]>>,
 }
 
-/// The lhs of a product by units, of so many vectors; none for matrix units.
+/// The lhs of a product by threads, of so many vectors; none for matrix units.
 #[cube]
 pub(crate) fn shared_vectors<R: Size>(
     #[comptime] len: usize,
@@ -26,7 +26,7 @@ pub(crate) fn shared_vectors<R: Size>(
     }
 }
 
-/// The lhs of a product by matrix units, of so many values; none for units.
+/// The lhs of a product by matrix units, of so many values; none for threads.
 #[cube]
 pub(crate) fn shared_rows<M: Float>(#[comptime] len: usize) -> ComptimeOption<Shared<[M]>> {
     if comptime!(len > 0) {
@@ -50,7 +50,7 @@ pub(crate) fn shared_partial(
 }
 
 impl Product {
-    /// Values of a block that a unit prefetches.
+    /// Values of a block that a thread prefetches.
     pub(crate) fn prefetch_len(&self, threads: &Threads) -> usize {
         let block = self.padded_block(threads);
         match threads.matrices {
@@ -60,10 +60,10 @@ impl Product {
     }
 }
 
-/// Row of the tile and index in the block of the value that a unit prefetches as number `i`. Both may be
+/// Row of the tile and index in the block of the value that a thread prefetches as number `i`. Both may be
 /// outside of the tile; such values are not stored.
 ///
-/// Neighbouring units load neighbours in K for matrix units, otherwise they load the rows of one k.
+/// Neighbouring threads load neighbours in K for matrix units, otherwise they load the rows of one k.
 #[cube]
 pub(crate) fn prefetch_position(
     #[comptime] i: usize,

@@ -11,7 +11,7 @@ use cubecl::{
 };
 
 /// The sums of a plane before the first block: `[(across·outputs + out)·down + v]`. Empty without matrix
-/// units.
+/// threads.
 #[cube]
 pub(crate) fn zero_matrices(
     #[comptime] product: Product,
@@ -246,7 +246,7 @@ pub(crate) fn store_matrices(
     }
 }
 
-/// The plane of a unit within its k-split, and the k-split. A plane is consecutive units, as in Burn's own products by
+/// The plane of a thread within its k-split, and the k-split. A plane is consecutive threads, as in Burn's own products by
 /// matrix units. With `PLANE_POS`, CubeCL 0.11.3 would make SPIR-V that is not valid.
 #[cube]
 fn place(#[comptime] threads: Threads) -> (usize, usize) {

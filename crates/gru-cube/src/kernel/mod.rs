@@ -5,8 +5,8 @@
 //! - [`step`]: element-wise mathematics of a step.
 //! - [`rule`]: a spec as compile-time constants.
 //! - [`tensors`]: tensors of a sequence and their indices.
-//! - [`threads`]: how units share a product, as arithmetic on sizes.
-//! - [`product`]: the recurrent product by units; [`matrix`]: by matrix units.
+//! - [`threads`]: how threads share a product, as arithmetic on sizes.
+//! - [`product`]: the recurrent product by threads; [`matrix`]: by matrix units.
 //! - [`sequence`], [`forward`], [`backward`]: one launch per sequence.
 //! - [`steps`]: one launch per product, or a persistent kernel with a [`grid_barrier`]; and the transpose
 //!   of the weight. [`lhs`]: loads of their lhs.

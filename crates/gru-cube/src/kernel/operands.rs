@@ -65,7 +65,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
                 x = h0.at(k * h + j);
             }
         } else {
-            // Mesa's software driver may read for a branch that no unit takes.
+            // Mesa's software driver may read for a branch that no thread takes.
             let before = if comptime!(rule.reverse) {
                 min(row + per_t, n * t - 1)
             } else {

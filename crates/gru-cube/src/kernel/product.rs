@@ -4,7 +4,7 @@
 use super::threads::{Product, Threads};
 use cubecl::prelude::*;
 
-/// Loads a unit's part of the weight for the columns from `j0` on into registers, if it is resident:
+/// Loads a thread's part of the weight for the columns from `j0` on into registers, if it is resident:
 /// `[((block·n_per_thread + c)·k_per_split + i)·outputs + out]`.
 #[cube]
 pub(crate) fn load_weight<F: Float>(
@@ -83,10 +83,10 @@ fn zero_from_k(
 }
 
 /// A product whose complete lhs is in shared memory from vector `from` on. Returns
-/// `sums[(owned·outputs + out)·vectors + v]` for the columns that a unit owns.
+/// `sums[(owned·outputs + out)·vectors + v]` for the columns that a thread owns.
 ///
 /// The whole cube must see `lhs[from + k·vectors + v]`. With several k-splits there is a barrier inside,
-/// after which no unit reads `lhs`; `partial` may be overwritten after the next barrier.
+/// after which no thread reads `lhs`; `partial` may be overwritten after the next barrier.
 #[cube]
 pub(crate) fn multiply<F: Float, R: Size>(
     lhs: &Shared<[Vector<f32, R>]>,
@@ -214,7 +214,7 @@ pub(crate) fn accumulate<F: Float, R: Size>(
     }
 }
 
-/// Reduces the sums of all k-splits to the sums of the columns that a unit owns.
+/// Reduces the sums of all k-splits to the sums of the columns that a thread owns.
 ///
 /// With several k-splits there is one barrier inside.
 #[cube]
@@ -259,10 +259,10 @@ pub(crate) fn reduce<R: Size>(
     }
 }
 
-/// Row and column in the tile of pair `i` of a unit. The row may be outside of the tile.
+/// Row and column in the tile of pair `i` of a thread. The row may be outside of the tile.
 ///
-/// If units do not own their sums, the pairs are distributed over all units. Few columns would otherwise
-/// use few units.
+/// If threads do not own their sums, the pairs are distributed over all threads. Few columns would otherwise
+/// use few threads.
 #[cube]
 pub(crate) fn pair(#[comptime] i: usize, #[comptime] threads: Threads) -> (usize, usize) {
     let unit = UNIT_POS as usize;
@@ -278,7 +278,7 @@ pub(crate) fn pair(#[comptime] i: usize, #[comptime] threads: Threads) -> (usize
     }
 }
 
-/// Reduces the sums of all k-splits to `[i·outputs + out]` of the pairs that a unit owns.
+/// Reduces the sums of all k-splits to `[i·outputs + out]` of the pairs that a thread owns.
 ///
 /// With several k-splits there is one barrier inside; `partial` may be overwritten after the next barrier.
 #[cube]
@@ -323,10 +323,10 @@ pub(crate) fn reduce_to_pairs<R: Size>(
     }
 }
 
-/// `[i·outputs + out]` of a unit's pairs, from the partial sums of all k-splits:
+/// `[i·outputs + out]` of a thread's pairs, from the partial sums of all k-splits:
 /// `[(split·outputs + out)·rows·columns + row·columns + column]`.
 ///
-/// If a pair has several units, each first reduces the sums of some k-splits. Then there is one barrier
+/// If a pair has several threads, each first reduces the sums of some k-splits. Then there is one barrier
 /// inside.
 #[cube]
 pub(crate) fn pairs_of_partials(

@@ -14,7 +14,7 @@ pub(crate) struct SequenceKernel {
     /// The weight stays in registers.
     pub(crate) resident: bool,
     /// Buffers of the lhs: 1, or 2 for double buffering. With one k-split, and the reset gate after the
-    /// product, a fast unit would overwrite the state that a slow unit still reads. A second buffer
+    /// product, a fast thread would overwrite the state that a slow thread still reads. A second buffer
     /// separates them; with one buffer a step has one more barrier.
     pub(crate) buffers: usize,
 }

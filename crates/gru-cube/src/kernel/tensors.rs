@@ -82,7 +82,7 @@ pub(crate) fn from_end(s: usize, t: usize) -> usize {
 }
 
 /// Step `s`, or the last step of a launch that ends before step `last`. Mesa's software driver runs one more iteration of a
-/// loop over steps with all units disabled, and still reads. Backward, [`from_end`] and [`down`] have the same purpose.
+/// loop over steps with all threads disabled, and still reads. Backward, [`from_end`] and [`down`] have the same purpose.
 #[cube]
 pub(crate) fn up(s: usize, last: u32) -> usize {
     min(s, last as usize - 1)
@@ -153,7 +153,7 @@ pub(crate) fn stored_state<F: Float>(
     let (n_stride, t_stride) = strides(n, t, rule);
     let mut previous = 0.0f32;
     if s > 0 {
-        // Mesa's software driver may read for a branch that no unit takes. So step 0 reads at step 0.
+        // Mesa's software driver may read for a branch that no thread takes. So step 0 reads at step 0.
         let time = time_of(max(s, 1) - 1, t, rule);
         let at = (row * n_stride + time * t_stride) * comptime!(rule.hidden) + j;
         previous = f32::cast_from(states[at]);
@@ -272,7 +272,8 @@ pub(crate) fn unless_skipped<F: Float>(
     }
 }
 
-/// 1 if a step of a row is skipped, else 0, and 2 more if the row starts before the step.
+/// The mark of a step, in which 0 is a valid step, unlike the codes of [`Starts`]: 1 if a step of a row is skipped, else 0,
+/// and 2 more if the row starts before the step.
 #[cube]
 pub(crate) fn mark_of<F: Float>(
     step_mask: ComptimeOption<Small<F>>,

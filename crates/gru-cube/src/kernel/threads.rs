@@ -1,12 +1,13 @@
-//! How the units (threads) of a cube (thread block) share a product: arithmetic on sizes, without kernels.
+//! How the threads of a cube (thread block) share a product: arithmetic on sizes, without kernels. CubeCL calls a thread a
+//! unit. Here a unit is a hidden unit.
 
 use cubecl::ir::ElemType;
 
 /// Layout of a cube's units: `n_threads · k_splits`.
 ///
-/// In a product, unit `u` has n-thread `u % n_threads` and k-split `u / n_threads`. Neighbouring
+/// In a product, thread `u` has n-thread `u % n_threads` and k-split `u / n_threads`. Neighbouring
 /// n-threads compute neighbouring columns, so that loads of the weight coalesce. The k-splits of a column
-/// sum different ranges of K. After the product, unit `u` owns columns `u, u + units, …` and computes
+/// sum different ranges of K. After the product, thread `u` owns columns `u, u + threads, …` and computes
 /// their gates for every row of the tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Threads {
@@ -37,18 +38,18 @@ impl Threads {
         self.columns.div_ceil(self.n_threads)
     }
 
-    /// Columns that a unit owns.
+    /// Columns that a thread owns.
     pub(crate) fn owned(&self) -> usize {
         self.columns.div_ceil(self.units())
     }
 
-    /// Pairs of row and column that a unit owns after the product of a step, see
+    /// Pairs of row and column that a thread owns after the product of a step, see
     /// [`pair`](super::product::pair).
     pub(crate) fn pairs(&self) -> usize {
         (self.columns * self.rows).div_ceil(self.units())
     }
 
-    /// Partial sums from which a unit computes a pair: one for each k-split, or one for each of the units
+    /// Partial sums from which a thread computes a pair: one for each k-split, or one for each of the threads
     /// of a pair, which have then reduced the others.
     pub(crate) fn sums_per_pair(&self) -> usize {
         let units = self.units() / (self.rows * self.columns);
@@ -59,7 +60,7 @@ impl Threads {
         }
     }
 
-    /// Whether a unit owns what it has accumulated, because there is only one k-split.
+    /// Whether a thread owns what it has accumulated, because there is only one k-split.
     pub(crate) fn owns_its_sums(&self) -> bool {
         self.k_splits == 1 && self.matrices.is_none()
     }
@@ -84,11 +85,11 @@ pub(crate) struct Product {
     pub(crate) k_stride: usize,
     pub(crate) out_stride: usize,
     pub(crate) j_stride: usize,
-    /// Columns of the whole result. A unit beyond them repeats the last column; its result is not used.
+    /// Columns of the whole result. A thread beyond them repeats the last column; its result is not used.
     pub(crate) columns: usize,
     /// Terms whose lhs is in shared memory at the same time. A sequence kernel stores all terms.
     pub(crate) block_k: usize,
-    /// The weight stays in the registers of each unit during the whole launch.
+    /// The weight stays in the registers of each thread during the whole launch.
     pub(crate) resident: bool,
 }
 
@@ -114,7 +115,7 @@ impl Product {
         self.padded_block(threads) * self.blocks(threads) != self.k
     }
 
-    /// Registers of the weight per unit.
+    /// Registers of the weight per thread.
     pub(crate) fn registers(&self, threads: &Threads) -> usize {
         if self.resident {
             self.blocks(threads) * self.k_per_split(threads) * self.outputs * threads.n_per_thread()
@@ -138,13 +139,13 @@ impl Product {
 /// Multiplications in the body of an unrolled loop.
 const MAX_UNROLLED: usize = 48;
 
-/// The matrices that the units of a plane (warp) multiply: `[m,k]·[k,n]`.
+/// The matrices that the threads of a plane (warp) multiply: `[m,k]·[k,n]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Matrices {
     pub(crate) m: usize,
     pub(crate) n: usize,
     pub(crate) k: usize,
-    /// Units of a plane.
+    /// Threads of a plane.
     pub(crate) plane: usize,
     /// Type of the two factors.
     pub(crate) element: ElemType,
@@ -153,7 +154,7 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Registers of a unit for the weight of these columns, which `units` share.
+    /// Registers of a thread for the weight of these columns, which `units` share.
     pub(crate) fn registers(&self, hidden: usize, columns: usize, units: usize) -> usize {
         (self.element.size() * 3 * hidden * columns).div_ceil(size_of::<u32>() * units)
     }

@@ -10,7 +10,6 @@ use crate::{
 use cubecl::{
     client::Client,
     ir::{AddressType, ElemType, FloatKind},
-    prelude::*,
     server::Handle,
 };
 use gru_spec::{Direction, GruSpec, Inputs, Order, Sequence, Sizes};

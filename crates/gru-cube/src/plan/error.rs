@@ -42,7 +42,7 @@ pub enum PlanError {
         schedule: Schedule,
         /// m, n and k.
         shape: [usize; 3],
-        /// Units of a plane.
+        /// Threads of a plane.
         plane: usize,
     },
 }
@@ -51,11 +51,11 @@ pub enum PlanError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resource {
-    /// Units of a cube.
+    /// Threads of a cube.
     Units,
     /// Bytes of shared memory of a cube.
     SharedBytes,
-    /// Registers of a unit for a weight that stays in them.
+    /// Registers of a thread for a weight that stays in them.
     WeightRegisters,
     /// Buffers that a kernel binds: at most 7, which every device of WebGPU allows, or 8 for a persistent kernel.
     Buffers,

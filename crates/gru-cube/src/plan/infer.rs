@@ -61,7 +61,7 @@ pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
     let fits = |k_splits| {
         3 * hidden.div_ceil(k_splits) * hidden.div_ceil(n_threads) <= limits.resident_registers
     };
-    // More units only if the weight needs their registers. Reading the weight is faster with more.
+    // More threads only if the weight needs their registers. Reading the weight is faster with more.
     let resident =
         (splits_of(limits.sequence_units)..=most_splits).find(|&k_splits| fits(k_splits));
     let k_splits = resident.unwrap_or_else(|| splits_of(SEQUENCE_UNITS));

@@ -11,17 +11,17 @@ use cubecl::{
 /// What a device allows for a cube and a kernel, and how many cubes use it fully.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Units of a cube.
+    /// Threads of a cube.
     pub units: usize,
     /// Bytes of shared memory of a cube.
     pub shared_bytes: usize,
     /// Cubes that use the whole device: its multiprocessors.
     pub cubes: usize,
-    /// Weights that a unit can keep in registers, next to the other values of a sequence kernel.
+    /// Weights that a thread can keep in registers, next to the other values of a sequence kernel.
     pub resident_registers: usize,
-    /// Units of the cube of a sequence kernel: at least this number.
+    /// Threads of the cube of a sequence kernel: at least this number.
     pub sequence_units: usize,
-    /// Units of a cube that can keep so many weights.
+    /// Threads of a cube that can keep so many weights.
     pub most_sequence_units: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
@@ -35,8 +35,8 @@ pub struct Limits {
     pub coresident_cubes: usize,
     /// Persistent kernels are inferred. Only on devices of a vendor where they were measured.
     pub persistent: bool,
-    /// The device is a CPU. Its units are lanes of SIMD vectors, a barrier iterates over all units, and
-    /// different addresses are loaded unit by unit.
+    /// The device is a CPU. Its threads are lanes of SIMD vectors, a barrier iterates over all threads, and
+    /// different addresses are loaded thread by thread.
     pub cpu: bool,
 }
 
@@ -118,7 +118,7 @@ fn best_matrices(
         let badness = |c: &MmaConfig| ((c.m, c.n) != (16, 16), c.m, c.n, u32::MAX - c.k);
         offered.clone().filter(fits).min_by_key(badness)
     };
-    // NVIDIA's units without bfloat16, before compute capability 8.0, hold each value of float16 twice.
+    // NVIDIA's matrix units without bfloat16, before compute capability 8.0, hold each value of float16 twice.
     let has_bf16 = offered
         .clone()
         .any(|c| c.a_type == ElemType::Float(FloatKind::BF16));

@@ -190,7 +190,7 @@ fn check_sizes(schedule: Schedule) -> Result<(), PlanError> {
     }
 }
 
-/// Most weight registers per unit. A kernel has an unrolled multiplication for each, and no unit has more than 255.
+/// Most weight registers per thread. A kernel has an unrolled multiplication for each, and no thread has more than 255.
 const MAX_WEIGHT_REGISTERS: usize = 1 << 10;
 
 fn check_registers(

@@ -1,19 +1,19 @@
-//! A schedule: how a recurrence is divided into launches, cubes and units. Plain data, and its text.
+//! A schedule: how a recurrence is divided into launches, cubes and threads. Plain data, and its text.
 
 use core::{fmt, str::FromStr};
 
 /// Schedule of a fused sequence kernel: one launch, in which every cube computes all steps of some rows.
 ///
-/// A cube has `n_threads · k_splits` units.
+/// A cube has `n_threads · k_splits` threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SequenceTile {
     /// Rows of the batch per cube.
     pub rows: usize,
     /// Rows in one vector of registers: 1, 2 or 4, a divisor of `rows`.
     pub width: usize,
-    /// Units along the hidden units.
+    /// Threads along the hidden units.
     pub n_threads: usize,
-    /// Units that share the sum of one hidden unit.
+    /// Threads that share the sum of one hidden unit.
     pub k_splits: usize,
     /// `w_hh` stays in the registers of the cube during the whole launch.
     pub resident: bool,
@@ -26,12 +26,12 @@ pub struct StepTile {
     pub rows: usize,
     /// Rows in one vector of registers: 1, 2 or 4, a divisor of `rows`.
     pub width: usize,
-    /// Units along the hidden units.
+    /// Threads along the hidden units.
     pub n_threads: usize,
     /// Hidden units per unit: a cube computes `n_threads · n_per_thread` of them. With `matrix`, matrices of a plane along
     /// the hidden units.
     pub n_per_thread: usize,
-    /// Units that share the sum of one hidden unit.
+    /// Threads that share the sum of one hidden unit.
     pub k_splits: usize,
     /// Terms of the sum whose lhs is in shared memory at the same time.
     pub block_k: usize,

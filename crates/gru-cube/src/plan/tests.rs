@@ -50,7 +50,7 @@ const LAVAPIPE: Limits = Limits {
     ..WEBGPU
 };
 
-/// A CPU with so many cores, which CubeCL's own compiler reports as units.
+/// A CPU with so many cores, which CubeCL's own compiler reports as threads.
 const EIGHT_CORES: Limits = Limits {
     units: 8,
     ..LAVAPIPE

@@ -5,12 +5,12 @@ use cubecl::ir::PciVendor;
 /// What wgpu does not report about a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Largest number of weight registers per unit for a resident weight. About 40 more registers have the other values
-    /// of a unit. With too many, a unit reads its weights from memory at every step.
+    /// Largest number of weight registers per thread for a resident weight. About 40 more registers have the other values
+    /// of a thread. With too many, a thread reads its weights from memory at every step.
     pub(crate) resident_registers: usize,
-    /// Units of the cube of a sequence kernel: at least this number.
+    /// Threads of the cube of a sequence kernel: at least this number.
     pub(crate) sequence_units: usize,
-    /// Units of a cube that have these registers.
+    /// Threads of a cube that have these registers.
     pub(crate) most_sequence_units: usize,
     /// Multiprocessors of a common device.
     pub(crate) cubes: usize,
@@ -18,8 +18,8 @@ pub(crate) struct Budget {
     pub(crate) persistent: bool,
 }
 
-/// The budget of a CPU, whose units have no registers of their own. A driver compiles that many terms in half a second.
-/// It iterates over the units, so few are best.
+/// The budget of a CPU, whose threads have no registers of their own. A driver compiles that many terms in half a second.
+/// It iterates over the threads, so few are best.
 pub(crate) fn cpu_budget(cores: usize) -> Budget {
     Budget {
         resident_registers: 96,
@@ -38,8 +38,8 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
         vendor => vendor,
     };
     let (resident_registers, cubes) = match vendor {
-        // 65 536 registers per multiprocessor are 256 per unit of 256. From 14 to 170 multiprocessors. An H200 takes 7
-        // to 23% less time with 256 units than with 512.
+        // 65 536 registers per multiprocessor are 256 per thread of 256. From 14 to 170 multiprocessors. An H200 takes 7
+        // to 23% less time with 256 threads than with 512.
         Some(PciVendor::Nvidia) => {
             return Budget {
                 resident_registers: 192,
@@ -49,13 +49,13 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
                 persistent: true,
             };
         }
-        // 256 registers per unit. From 6 to 48 pairs of compute units.
+        // 256 registers per thread. From 6 to 48 pairs of compute units.
         Some(PciVendor::Amd) => (96, 32),
-        // About 208 KiB of registers per core are 104 per unit. From 7 to 80 cores.
+        // About 208 KiB of registers per core are 104 per thread. From 7 to 80 cores.
         Some(PciVendor::Apple) => (48, 16),
-        // 4 KiB of registers per thread are 64 per unit, if a thread has 16 units. From 4 to 32 cores.
+        // 4 KiB of registers per hardware thread are 64 per lane, if it has 16 lanes. From 4 to 32 cores.
         Some(PciVendor::Intel) => (24, 16),
-        // 64 registers per unit at most, half of them with all threads of a core. From 1 to 16 cores.
+        // 64 registers per thread at most, half of them with all threads of a core. From 1 to 16 cores.
         Some(PciVendor::Arm | PciVendor::Qualcomm) => (24, 8),
         // A browser reports no vendor.
         Some(PciVendor::Other(_)) | None => (48, 32),
@@ -69,7 +69,7 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
     }
 }
 
-/// Units of a cube of a persistent kernel. With 512, each would have half of the registers, and an H200 took 10 to 30%
+/// Threads of a cube of a persistent kernel. With 512, each would have half of the registers, and an H200 took 10 to 30%
 /// longer.
 pub(crate) const PERSISTENT_UNITS: usize = 256;
 
@@ -85,7 +85,7 @@ pub(crate) const MATRIX_TILE_CLOCKS: usize = 3500;
 /// At 256, 12·H² bytes from a cache with about 64 bytes per clock take 12 000 clocks.
 pub(crate) const SEQUENCE_HIDDEN: usize = 256;
 
-/// Units of the cube of a sequence kernel. With more units a barrier costs more than the units gain.
+/// Threads of the cube of a sequence kernel. With more threads a barrier costs more than the threads gain.
 pub(crate) const SEQUENCE_UNITS: usize = 512;
 
 /// Longest estimated time of a launch. Watchdogs of Windows, macOS and browsers end launches that take seconds, and
@@ -100,11 +100,11 @@ pub(crate) const MULTIPLICATIONS_PER_NANOSECOND: usize = 8;
 /// Time of a step without its multiplications, for the estimate: barriers, and the latency of loads.
 pub(crate) const STEP_NANOSECONDS: usize = 5_000;
 
-/// Columns per unit on a CPU, which loads a value of the lhs once for all of them. Measured on lavapipe,
+/// Columns per thread on a CPU, which loads a value of the lhs once for all of them. Measured on lavapipe,
 /// with [`CPU_ROWS`].
 pub(crate) const CPU_COLUMNS: usize = 4;
 
-/// Most pairs of row and column per unit on a CPU, as in the largest tile that was measured. A kernel has unrolled
+/// Most pairs of row and column per thread on a CPU, as in the largest tile that was measured. A kernel has unrolled
 /// code for each pair.
 pub(crate) const CPU_PAIRS: usize = 16 * CPU_COLUMNS;
 

@@ -1,13 +1,11 @@
 //! Every activation and its slope over the range of float32, compared with float64, within the error
 //! bounds of WGSL.
 
-use super::support::{
-    Ignored, Ran, client, download, not_allowed, poisoned, sequence, trial, upload,
-};
-use cubecl::{client::Client, prelude::*};
+use super::support::{Device, Ran, client, not_allowed, trial};
+use cubecl::ir::{ElemType, FloatKind};
 use gru_cube::{Buffers, Products, Recurrence, Starts, Strategy, ZoneoutKind};
 use gru_spec::{Activation, GruSpec, Inputs, Order, Sequence, Sizes, Weights};
-use gru_testkit::{activations::ACTIVATIONS, oracle};
+use gru_testkit::{activations::ACTIVATIONS, oracle, runs::Stop};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
@@ -32,27 +30,25 @@ fn activations() -> Vec<[Activation; 3]> {
         .collect()
 }
 
-/// One hidden unit, one value of `p` per row and gate.
-fn call(client: &Client, spec: GruSpec, p: &[f64]) -> Recurrence {
-    let rows = p.len() / 3;
-    let up = |values: &[f64]| upload::<f32>(client, values);
-    let h0 = Some(up(&vec![1.0; rows]));
+/// One hidden unit, one value of `x` per row and gate.
+fn call(device: &Device<'_>, spec: GruSpec, x: &[f64]) -> Recurrence {
+    let n = x.len() / 3;
     Recurrence {
         sizes: Sizes {
-            n: rows,
+            n,
             t: 1,
             i: 3,
             h: 1,
         },
         spec,
         order: Order::default(),
-        dtype: f32::elem_type_native(),
+        dtype: ElemType::Float(device.dtype),
         inputs: Inputs {
             sequence: Sequence {
-                h0,
-                ..Sequence::new(up(p))
+                h0: Some(device.upload(&vec![1.0; n])),
+                ..Sequence::new(device.upload(x))
             },
-            weights: Weights::new(None, up(&[0.0; 3])),
+            weights: Weights::new(None, device.upload(&[0.0; 3])),
         },
         starts: Starts::None,
         zoneout: ZoneoutKind::None,
@@ -61,23 +57,19 @@ fn call(client: &Client, spec: GruSpec, p: &[f64]) -> Recurrence {
 }
 
 /// The `φ` of a gate for every value, on the device.
-fn values(client: &Client, spec: GruSpec, gate: usize, a: &[f64]) -> Vec<f64> {
+fn values(device: &Device<'_>, spec: GruSpec, gate: usize, a: &[f64]) -> Vec<f64> {
     let row = |&a: &f64| [0, 1, 2].map(|k| if k == gate { a } else { 0.0 });
-    let p: Vec<f64> = a.iter().flat_map(row).collect();
-    let q = upload::<f32>(client, &vec![0.0; p.len()]);
-    let gates = poisoned::<f32>(client, 4 * a.len());
-    gru_cube::gates(
-        client,
-        &call(client, spec, &p),
-        &Products::All { q },
-        &gates,
-    );
-    let gates = download::<f32>(client, gates, 4 * a.len());
+    let x: Vec<f64> = a.iter().flat_map(row).collect();
+    let q = device.upload(&vec![0.0; x.len()]);
+    let gates = device.poisoned(4 * a.len());
+    let call = call(device, spec, &x);
+    gru_cube::gates(device.client, &call, &Products::All { q }, &gates);
+    let gates = device.download(&gates);
     gates.chunks(4).map(|gates| gates[gate]).collect()
 }
 
 /// The slope of a gate at every output, from a step with initial state 1 and upstream gradient 1.
-fn slopes(client: &Client, spec: GruSpec, gate: usize, y: &[f64]) -> Result<Vec<f64>, Ignored> {
+fn slopes(device: &Device<'_>, spec: GruSpec, gate: usize, y: &[f64]) -> Result<Vec<f64>, Stop> {
     // Values of r, z, n and q_n for which a gradient is the slope times a known factor: dr̄ = dn̄·q_n·φr',
     // dz̄ = (1 − n)·φz' or dn̄ = (1 − z)·φn'.
     let row = |&y: &f64| match gate {
@@ -86,19 +78,20 @@ fn slopes(client: &Client, spec: GruSpec, gate: usize, y: &[f64]) -> Result<Vec<
         _ => [0.0, 0.0, y, 0.0],
     };
     let gates: Vec<f64> = y.iter().flat_map(row).collect();
-    let of = |value: f64| upload::<f32>(client, &vec![value; y.len()]);
-    let d_gates = poisoned::<f32>(client, gates.len());
+    let of = |value: f64| device.upload(&vec![value; y.len()]);
+    let d_gates = device.poisoned(gates.len());
     let buffers = Buffers::Backward {
         d_states: of(1.0),
         states: of(0.0),
-        gates: upload::<f32>(client, &gates),
+        gates: device.upload(&gates),
         d_gates: Some(d_gates.clone()),
         d_h0: of(f64::NAN),
     };
-    let strategy = Strategy::Forced(sequence(4, 4, 8, 1, true));
-    let call = call(client, spec, &vec![0.0; 3 * y.len()]);
-    gru_cube::run(client, &call, &buffers, strategy).map_err(not_allowed)?;
-    let d_gates = download::<f32>(client, d_gates, gates.len());
+    let schedule = "sequence rows=4 width=4 n_threads=8 k_splits=1 resident".parse();
+    let strategy = Strategy::Forced(schedule.expect("a schedule"));
+    let call = call(device, spec, &vec![0.0; 3 * y.len()]);
+    gru_cube::run(device.client, &call, &buffers, strategy).map_err(not_allowed)?;
+    let d_gates = device.download(&d_gates);
     let slope = |d: &[f64]| if gate == 0 { d[0] / d[2] } else { d[gate] };
     Ok(d_gates.chunks(4).map(slope).collect())
 }
@@ -137,6 +130,10 @@ fn is_close(activation: Activation, got: f64, expected: f64, a: f64) -> bool {
 
 fn values_and_slopes_from_end_to_end() -> Ran {
     let (client, a) = (client(), arguments());
+    let device = Device {
+        client: &client,
+        dtype: FloatKind::F32,
+    };
     let mut wrong = Vec::new();
     for activations in activations() {
         let mut clips = vec![None, Some(0.7)];
@@ -149,8 +146,8 @@ fn values_and_slopes_from_end_to_end() -> Ran {
                 .with_activations(activations.into())
                 .with_clip_gates(clip);
             for (gate, activation) in activations.into_iter().enumerate() {
-                let values = values(&client, spec, gate, &a);
-                let slopes = slopes(&client, spec, gate, &values)?;
+                let values = values(&device, spec, gate, &a);
+                let slopes = slopes(&device, spec, gate, &values)?;
                 for ((&a, y), slope) in a.iter().zip(values).zip(slopes) {
                     let at = || format!("{activation:?}, clip {clip:?}, at {a:e}");
                     let (expected, _) = oracle::gate(&activation, clip, a);

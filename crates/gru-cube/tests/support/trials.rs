@@ -1,12 +1,13 @@
 //! Trials that can be ignored with a reason, and the device of each.
 
-use super::catalogue::{Case, Cases};
+use super::{Kernels, cases::Cases};
 use cubecl::{
     Device,
     client::Client,
     device::{WgpuDevice, WgpuDeviceKind},
 };
 use gru_cube::Limits;
+use gru_testkit::{case::Case, runs::Stop};
 use libtest_mimic::{Arguments, Completion, Trial};
 use std::{
     cell::RefCell,
@@ -20,6 +21,19 @@ pub struct Ignored(pub String);
 
 /// How a trial ends, unless it panics.
 pub type Ran = Result<(), Ignored>;
+
+/// A run that the device does not support is ignored.
+///
+/// # Panics
+/// If it failed.
+impl From<Stop> for Ignored {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Unsupported(reason) => Self(reason),
+            Stop::Failed(message) => panic!("{message}"),
+        }
+    }
+}
 
 /// A trial that is ignored without an adapter, or if `test` returns why it cannot run on this adapter. With
 /// `GRU_REQUIRE_GPU` a missing adapter is a failure.
@@ -49,13 +63,13 @@ pub fn test(name: &str, test: fn()) -> Trial {
 }
 
 /// One trial for each case.
-pub fn cases(cases: Cases, check: fn(&Case) -> Ran) -> Vec<Trial> {
-    let of = |case: Case| {
-        trial(format!("{}/{}", cases.name, case.id()), move || {
-            check(&case)
+pub fn cases(name: &str, cases: Cases, check: fn(&Kernels, &Case) -> Ran) -> Vec<Trial> {
+    let of = |(kernels, case): (Kernels, Case)| {
+        trial(format!("{name}/{}", case.id()), move || {
+            check(&kernels, &case)
         })
     };
-    cases.cases.into_iter().map(of).collect()
+    cases.into_iter().map(of).collect()
 }
 
 /// Runs the trials of a test binary.

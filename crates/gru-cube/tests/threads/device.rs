@@ -2,6 +2,7 @@
 //! and run as a process of its own for each launch. In another mode it compiles launches and runs nothing.
 
 mod compiled;
+mod properties;
 mod server;
 
 pub use compiled::{Language, Source, take_sources};
@@ -10,25 +11,15 @@ use crate::translated::Translated;
 use cubecl::{
     Compiler, CubeKernel,
     client::Client,
-    ir::{
-        DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
-        MemoryDeviceProperties, PhysicalDevice, TargetProperties, Type, UIntKind,
-        features::AtomicUsage,
-    },
-    logging::ServerLogger,
     prelude::*,
-    profile::TimingMethod,
     server::{BufferBinding, KernelArguments, ServerUtilities},
 };
-use cubecl_common::device::{DeviceId, DeviceService, ServerUtilitiesHandle, ServiceId};
+use cubecl_common::device::DeviceId;
 use cubecl_cpp::{
-    cuda::{arch::CudaArchitecture, mma::CudaCmmaCompiler},
-    register_supported_types,
-    shared::{CompilationOptions, CppCompiler, CppSupportedFeatures, register_wmma_features},
+    shared::{CompilationOptions, CppCompiler, CppSupportedFeatures},
     target::Cuda,
 };
 use cubecl_runtime::{id::KernelId, memory_management::ManagedMemoryId};
-use server::Dense;
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
     fs,
@@ -342,92 +333,4 @@ fn line_of(error: &str, program: &Path) -> String {
         |error| error.to_string(),
         |bytes| String::from_utf8_lossy(&bytes).trim().to_owned(),
     )
-}
-
-impl DeviceService for Threads {
-    fn init(device: DeviceId) -> Self {
-        let mode = MODES[usize::from(device.type_id)];
-        let (multiprocessors, vendor) = match mode {
-            Mode::Run(_) => (MULTIPROCESSORS, None),
-            Mode::Compile(language) => language.hardware(),
-        };
-        let identity = DeviceIdentity {
-            physical: vendor.map(|vendor| {
-                let mut physical = PhysicalDevice::default();
-                physical.vendor = Some(vendor);
-                physical
-            }),
-            ..DeviceIdentity::default()
-        };
-        let hardware = HardwareProperties {
-            load_width: 128,
-            vector_register_count: None,
-            plane_size_min: 32,
-            plane_size_max: 32,
-            max_bindings: 31,
-            max_shared_memory_size: 48 << 10,
-            max_cube_count: (u32::MAX, 0xffff, 0xffff),
-            max_units_per_cube: 1024,
-            max_cube_dim: (1024, 1024, 64),
-            num_streaming_multiprocessors: Some(multiprocessors),
-            num_cpu_cores: None,
-            last_level_cache_size: None,
-            num_tensor_cores: None,
-            min_tensor_cores_dim: Some(8),
-            max_vector_size: 4,
-            cube_mma_reserved_shared_memory: 0,
-        };
-        let mut properties = DeviceProperties::new(
-            Default::default(),
-            MemoryDeviceProperties::new(1 << 40, 256),
-            hardware,
-            TimingMethod::System,
-            identity,
-        );
-        // As CubeCL's CUDA runtime has them on sm_90, as far as the kernels here use them.
-        register_supported_types(&mut properties);
-        properties.register_type_usage(
-            ElemType::Float(FloatKind::TF32),
-            cubecl::features::TypeUsage::Conversion,
-        );
-        let counters = Type::atomic(ElemType::UInt(UIntKind::U32));
-        properties.register_atomic_type_usage(counters, AtomicUsage::all());
-        properties.features.alignment = true;
-        properties.features.device_memory_scope = true;
-        properties.features.memory_reinterpret = true;
-        let sm_90 = CudaArchitecture {
-            version: 90,
-            tensor_cores: true,
-        };
-        if mode == Mode::Compile(Language::Metal) {
-            properties
-                .features
-                .matmul
-                .cmma
-                .insert(compiled::METAL_MATRICES);
-        } else {
-            let offered = CudaCmmaCompiler::Cpp.supported_cmma_combinations(&sm_90);
-            register_wmma_features(offered, &mut properties);
-        }
-        let (utilities, _) = ServerUtilities::init(
-            ServiceId::of::<Self>(device),
-            "cuda-threads",
-            properties,
-            TargetProperties::default(),
-            Arc::new(ServerLogger::default()),
-            Dense,
-        );
-        Self {
-            utilities: Arc::new(utilities),
-            mode,
-            buffers: HashMap::new(),
-            programs: HashMap::new(),
-            launch: 0,
-            name: format!("{}-{}", device.type_id, device.index_id),
-        }
-    }
-
-    fn utilities(&self) -> ServerUtilitiesHandle {
-        self.utilities.clone()
-    }
 }

@@ -30,31 +30,21 @@ mod support;
 
 mod device;
 mod faults;
-#[allow(dead_code)] // The GPU tests use all of both.
-#[path = "../gpu/gates.rs"]
-mod gates;
-#[allow(dead_code)]
-#[path = "../gpu/operands.rs"]
-mod operands;
 mod sources;
 mod translated;
 
+use cubecl::ir::FloatKind;
 use cubecl_environment::stream::StreamId;
 use device::{Mode, Sanitizer};
-use gru_cube::{Schedule, Starts, StepTile, Strategy};
+use gru_cube::Strategy;
 use gru_spec::Reset;
-use gru_testkit::close::Tolerance;
-use half::{bf16, f16};
+use gru_testkit::{case::Case, close::Tolerance};
 use libtest_mimic::{Arguments, Completion, Trial};
 use std::{
     env, fs,
     sync::atomic::{AtomicU16, Ordering},
 };
-use support::{
-    Given, Ignored,
-    catalogue::{self, Case},
-    tile,
-};
+use support::{Ignored, Kernels, cases, cases::Cases};
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -65,14 +55,6 @@ fn main() {
         for case in cases {
             trials.extend(of_case(name, case));
         }
-    }
-    if extent > Extent::Quick {
-        trials.extend(on_each("gates", &Sanitizer::ALL, gates::every_convention));
-        trials.extend(on_each(
-            "recurrent-inputs",
-            &Sanitizer::ALL,
-            operands::every_convention,
-        ));
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     if !conclusion.has_failed() {
@@ -103,120 +85,80 @@ impl Extent {
         }
     }
 
-    fn of(self, cases: Vec<Case>) -> Vec<Case> {
+    fn of(self, cases: Cases) -> Cases {
         if self == Self::Long {
             return cases;
         }
-        let mut chosen: Vec<Case> = Vec::new();
-        for case in cases {
-            let is_alike = |other: &Case| {
-                other.spec.reset == case.spec.reset
-                    && (self == Self::Quick || other.strategy == case.strategy)
+        let mut chosen = Cases::new();
+        for (kernels, case) in cases {
+            let is_alike = |(other, of): &(Kernels, Case)| {
+                of.spec.reset == case.spec.reset
+                    && (self == Self::Quick || other.strategy == kernels.strategy)
             };
             if !chosen.iter().any(is_alike) {
-                let (n, t, h) = case.size;
-                chosen.push(Case {
-                    // Enough for two turns of everything that alternates.
-                    size: (n, t.min(5), h),
-                    // With starts a kernel has the most code.
-                    given: Given {
-                        starts: Starts::FromState,
-                        ..case.given
-                    },
-                    ..case
-                });
+                // With starts a kernel has the most code. Five steps are enough for two turns of everything that
+                // alternates.
+                let steps = case.sizes.t.min(5);
+                chosen.push((kernels, case.with(&format!("start-states T{steps}"))));
             }
         }
         chosen
     }
 }
 
-/// The type of a case's buffers, and whether matrix units multiply.
-#[derive(Debug, Clone, Copy)]
-enum Type {
-    F32,
-    F16,
-    Bf16,
-    Tf32,
-}
+const ALL: [FloatKind; 3] = [FloatKind::F32, FloatKind::F16, FloatKind::BF16];
+const OF_MATRICES: [FloatKind; 3] = [FloatKind::F16, FloatKind::BF16, FloatKind::TF32];
 
-/// Kinds of kernels, and their cases in the types in which they run.
-fn families(extent: Extent) -> Vec<(&'static str, Vec<(Type, Case)>)> {
-    let all = [Type::F32, Type::F16, Type::Bf16];
-    let by_matrices = [Type::F16, Type::Bf16, Type::Tf32];
-    let in_types = |types: [Type; 3], cases: Vec<Case>| {
+/// Kinds of kernels, and their cases in the types in which they run. TF32 is the type of factors of float32 buffers.
+fn families(extent: Extent) -> Vec<(&'static str, Vec<(FloatKind, Strategy, Case)>)> {
+    let in_types = |types: [FloatKind; 3], cases: Cases| {
         let cases = extent.of(cases).into_iter().enumerate();
         // Each type by either reset.
-        let of = |(i, case): (usize, Case)| (types[i / 2 % 3], case);
+        let of = |(i, (kernels, case)): (usize, (Kernels, Case))| {
+            (types[i / 2 % 3], kernels.strategy, case)
+        };
         cases.map(of).collect::<Vec<_>>()
     };
-    let persistent = |tile| Schedule::Persistent(tile);
+    let matrices = |kind| in_types(OF_MATRICES, cases::matrices(kind, FloatKind::F16));
+    // In 16 bits for a large state: the steps that a device without persistent kernels infers, and the tile that CUDA
+    // infers, with three tiles of rows for a cube, the last with one row.
+    let inferred = Strategy::Inferred;
+    let persistent =
+        "persistent rows=16 width=1 n_threads=32 n_per_thread=1 k_splits=8 block_k=512 matrix";
+    let persistent = Strategy::Forced(persistent.parse().expect("a schedule"));
+    let large = [
+        (FloatKind::F16, inferred, "N9 T2 H272"),
+        (FloatKind::BF16, inferred, "N9 T2 H272 before"),
+        (FloatKind::F16, persistent, "N33 T2 H128"),
+    ];
+    let of_large = |(dtype, strategy, words): (FloatKind, Strategy, &str)| {
+        let case = Case::new(words).with("projected mask skips");
+        (dtype, strategy, case)
+    };
     vec![
-        ("sequence", in_types(all, catalogue::sequences().cases)),
-        ("inferred", in_types(all, catalogue::inferred().cases)),
-        ("steps", in_types(all, catalogue::steps().cases)),
-        ("persistent", in_types(all, catalogue::persistent().cases)),
-        (
-            "persistent-lengths",
-            in_types(all, catalogue::lengths(catalogue::persistent())),
-        ),
-        (
-            "matrices",
-            in_types(by_matrices, catalogue::matrices("", Schedule::Steps).cases),
-        ),
-        (
-            "persistent-matrices",
-            in_types(by_matrices, catalogue::matrices("", persistent).cases),
-        ),
-        // In 16 bits for a large state: the steps that a device without persistent kernels infers, and the tile that
-        // CUDA infers.
-        (
-            "inferred-matrices",
-            [Reset::AfterMatmul, Reset::BeforeMatmul]
-                .into_iter()
-                .zip([Type::F16, Type::Bf16])
-                .map(|(reset, dtype)| (dtype, large(reset)))
-                .chain([(Type::F16, persistent_large())])
-                .collect(),
-        ),
+        ("sequence", in_types(ALL, cases::sequences())),
+        ("inferred", in_types(ALL, cases::inferred())),
+        ("steps", in_types(ALL, cases::steps())),
+        ("persistent", in_types(ALL, cases::persistent())),
+        ("matrices", matrices("steps")),
+        ("persistent-matrices", matrices("persistent")),
+        ("inferred-matrices", large.map(of_large).into()),
     ]
 }
 
-fn large(reset: Reset) -> Case {
-    let [after, before] = catalogue::large(272, Strategy::Inferred);
-    let case = if reset == Reset::AfterMatmul {
-        after
-    } else {
-        before
+fn of_case(name: &str, (dtype, strategy, mut case): (FloatKind, Strategy, Case)) -> Vec<Trial> {
+    let (buffers, tolerance) = match dtype {
+        FloatKind::F16 => (dtype, Tolerance::F16),
+        FloatKind::BF16 => (dtype, Tolerance::BF16),
+        // Products of 11 bits, like float16's.
+        FloatKind::TF32 => (FloatKind::F32, Tolerance::F16),
+        _ => (dtype, Tolerance::F32),
     };
-    Case {
-        size: (9, 2, 272),
-        ..case
-    }
-}
-
-/// Three tiles of rows for a cube, the last with one row.
-fn persistent_large() -> Case {
-    let tile = StepTile {
-        matrix: true,
-        ..tile(16, 1, 32, 1, 8, 512)
-    };
-    Case {
-        size: (33, 2, 128),
-        strategy: Strategy::Forced(Schedule::Persistent(tile)),
-        ..large(Reset::AfterMatmul)
-    }
-}
-
-fn of_case(name: &str, (dtype, case): (Type, Case)) -> Vec<Trial> {
-    let case = match dtype {
-        Type::F32 => case,
+    if dtype != FloatKind::F32 {
+        case = case.with("16-bits");
         // A clip cuts a gradient off where a number is at the clip, which a rounding to fewer bits decides.
-        _ => Case {
-            spec: case.spec.with_clip_gates(None).with_clip_state(None),
-            ..case
-        },
-    };
+        case.spec = case.spec.with_clip_gates(None).with_clip_state(None);
+    }
     let reset = if case.spec.reset == Reset::AfterMatmul {
         "after"
     } else {
@@ -224,13 +166,11 @@ fn of_case(name: &str, (dtype, case): (Type, Case)) -> Vec<Trial> {
     };
     let name = format!("{name}/{dtype:?}-{reset}-{}", case.id());
     on_each(&name, &Sanitizer::ALL, move || {
-        let ran = match dtype {
-            Type::F32 => case.check::<f32>(Tolerance::F32),
-            Type::F16 => case.check::<f16>(Tolerance::F16),
-            Type::Bf16 => case.check::<bf16>(Tolerance::BF16),
-            // Products of 11 bits, like float16's.
-            Type::Tf32 => case.check::<f32>(Tolerance::F16),
+        let kernels = Kernels {
+            dtype: buffers,
+            strategy,
         };
+        let ran = kernels.check(&case, tolerance);
         ran.unwrap_or_else(|Ignored(reason)| panic!("{reason}"));
     })
 }

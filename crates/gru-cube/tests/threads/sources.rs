@@ -2,20 +2,19 @@
 //! this machine. CUDA's sources are those of CubeCL's CUDA C++ compiler. Burn's default on CUDA is its LLVM compiler.
 //!
 //! ```sh
-//! cargo test -p gru-cube --test cuda-threads metal-parses-as-cpp -- --ignored     # needs clang
-//! GRU_NVRTC='python3 tests/threads/nvrtc.py sm_90' cargo test -p gru-cube --test cuda-threads nvrtc -- --ignored --nocapture
+//! test='cargo test -p gru-cube --test cuda-threads'
+//! $test metal-parses-as-cpp -- --ignored     # needs clang
+//! GRU_NVRTC='python3 tests/threads/nvrtc.py sm_90' $test nvrtc -- --ignored --nocapture
 //! ```
 
 use super::{
     device::{self, Language, Mode, Source, take_sources},
-    support::tile,
+    support::Device,
 };
-use cubecl::{client::Client, ir::ElemType, ir::FloatKind, prelude::*, server::Handle};
-use gru_cube::{
-    Buffers, Products, Recurrence, Schedule, Starts, StepTile, Strategy, ZoneoutKind, gates,
-    recurrent_inputs, run,
-};
-use gru_spec::{GruSpec, Inputs, Order, Reset, Sequence, Sizes, Weights};
+use cubecl::ir::FloatKind;
+use gru_cube::{Buffers, Products, Recurrence, Strategy, gates, recurrent_inputs, run};
+use gru_spec::Reset;
+use gru_testkit::case::Case;
 use libtest_mimic::Trial;
 use std::{
     env,
@@ -25,311 +24,272 @@ use std::{
 };
 
 pub fn trials() -> Vec<Trial> {
-    let trial = |name: &str, is_ignored, test: fn()| {
+    let trial = |name: &str, test: fn()| {
         let test = move || {
             test();
             Ok(())
         };
-        Trial::test(format!("sources/{name}"), test).with_ignored_flag(is_ignored)
+        Trial::test(format!("sources/{name}"), test)
     };
     vec![
-        trial("cuda-within-limits", false, cuda_within_limits),
-        trial("metal-within-limits", false, metal_within_limits),
-        trial("indices-of-64-bits", false, indices_of_64_bits),
-        trial("metal-parses-as-cpp", true, metal_parses_as_cpp),
-        trial("nvrtc", true, compiles_by_nvrtc),
+        trial("cuda-within-limits", cuda_within_limits),
+        trial("metal-within-limits", metal_within_limits),
+        trial("indices-of-64-bits", indices_of_64_bits),
+        trial("metal-parses-as-cpp", metal_parses_as_cpp).with_ignored_flag(true),
+        trial("nvrtc", compiles_by_nvrtc).with_ignored_flag(true),
     ]
 }
 
-/// A device that compiles, and calls on it.
-struct Compiler {
-    client: Client,
-    dtype: ElemType,
-    /// Each compiled kernel, after words about its launch.
-    sources: Vec<(String, Source)>,
+const STEPS: &str =
+    "steps rows=16 width=1 n_threads=32 n_per_thread=1 k_splits=4 block_k=128 matrix";
+const PERSISTENT: &str =
+    "persistent rows=16 width=1 n_threads=32 n_per_thread=1 k_splits=8 block_k=256 matrix";
+const PERSISTENT_BY_THREADS: &str =
+    "persistent rows=4 width=4 n_threads=32 n_per_thread=1 k_splits=8 block_k=256";
+
+/// Sizes and schedules, and whether matrix units multiply 16-bit types. They are sequence kernels with and without a
+/// resident weight, step kernels, and with CUDA persistent kernels: too few rows for matrix units, and enough.
+const INFERRED: [(&str, Strategy, bool); 7] = [
+    ("N1 H33", Strategy::Inferred, false),
+    ("N256 H64", Strategy::Inferred, false),
+    ("N64 H128", Strategy::Inferred, false),
+    ("N256 H200", Strategy::Independent, false),
+    ("N64 H512", Strategy::Independent, true),
+    ("N4 H512", Strategy::Inferred, false),
+    ("N64 H1024", Strategy::Inferred, true),
+];
+
+const NOTHING: &str = "no-b_ih no-b_hh no-h0";
+
+/// Resets, and optional tensors: all or none.
+const OPTIONS: [&str; 5] = [
+    "mask skips zoneout-per-unit clip-gates",
+    NOTHING,
+    "mask skips zoneout-per-unit clip-gates before",
+    "mask skips zoneout-per-unit start-states",
+    "mask skips zoneout-per-unit start-zeros before",
+];
+
+/// The kernels of a call.
+struct Compiled {
+    /// The words of the call, and the schedule if it is forced.
+    call: String,
+    /// Matrix units multiply in step kernels.
+    by_matrices: bool,
+    sources: Vec<Source>,
 }
 
-impl Compiler {
-    fn new(language: Language, dtype: FloatKind) -> Self {
-        static NEXT: AtomicU16 = AtomicU16::new(0);
-        let index = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self {
-            client: device::client(Mode::Compile(language), index),
-            dtype: ElemType::Float(dtype),
-            sources: Vec::new(),
-        }
+/// Compiles both passes, the recomputation of gates and the operands of weight gradients.
+fn compile(
+    language: Language,
+    dtype: FloatKind,
+    words: &str,
+    strategy: Strategy,
+    by_matrices: bool,
+) -> Compiled {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let index = NEXT.fetch_add(1, Ordering::Relaxed);
+    let client = &device::client(Mode::Compile(language), index);
+    let case = Case::new(words).with("projected T1");
+    // No kernel runs, so one buffer is long enough for all tensors.
+    let buffer = client.empty(1 << 40);
+    let small = Device { client, dtype }.recurrence(&case.with("N1 H2").draw());
+    let call = &Recurrence {
+        sizes: case.sizes,
+        inputs: small.inputs.map(|_| buffer.clone()),
+        ..small
+    };
+    let own = || (!words.contains(NOTHING)).then(|| buffer.clone());
+    let forward = Buffers::Forward {
+        steps: 0..1,
+        states: buffer.clone(),
+        gates: own(),
+    };
+    let backward = Buffers::Backward {
+        d_states: buffer.clone(),
+        states: buffer.clone(),
+        gates: buffer.clone(),
+        d_gates: own(),
+        d_h0: buffer.clone(),
+    };
+    for buffers in [forward, backward] {
+        run(client, call, &buffers, strategy).unwrap();
     }
-
-    /// A buffer that no launch reads or writes.
-    fn buffer(&self, elements: usize) -> Handle {
-        self.client.empty(elements * size_of::<f32>())
+    let q = buffer.clone();
+    if call.spec.reset == Reset::AfterMatmul {
+        gates(client, call, &Products::All { q }, &buffer);
+    } else {
+        let g = buffer.clone();
+        gates(
+            client,
+            call,
+            &Products::ResetAndUpdate { q: q.clone(), g },
+            &buffer,
+        );
+        gates(client, call, &Products::Candidate { q }, &buffer);
     }
-
-    /// A call with all optional tensors, or with none.
-    fn call(&self, spec: GruSpec, (n, t, h): (usize, usize, usize), given: bool) -> Recurrence {
-        let optional = |elements| given.then(|| self.buffer(elements));
-        Recurrence {
-            sizes: Sizes { n, t, i: 3 * h, h },
-            spec,
-            order: Order::default(),
-            dtype: self.dtype,
-            inputs: Inputs {
-                sequence: Sequence {
-                    h0: optional(2 * n * h),
-                    recurrent_mask: optional(n * h),
-                    step_mask: optional(n * t),
-                    zoneout: optional(n * t * h),
-                    ..Sequence::new(self.buffer(n * t * 3 * h))
-                },
-                weights: Weights {
-                    b_ih: optional(3 * h),
-                    b_hh: optional(3 * h),
-                    ..Weights::new(None, self.buffer(3 * h * h))
-                },
-            },
-            starts: Starts::None,
-            zoneout: if given {
-                ZoneoutKind::OfUnit
-            } else {
-                ZoneoutKind::None
-            },
-            lengths: None,
-        }
-    }
-
-    /// Both passes, with gates and gradients of their own if the call has optional tensors.
-    fn passes(&mut self, call: &Recurrence, strategy: Strategy) {
-        let Sizes { n, t, h, .. } = call.sizes;
-        let given = call.inputs.sequence.h0.is_some();
-        let [states, gates, d_h0] =
-            [n * t * h, n * t * 4 * h, 2 * n * h].map(|len| self.buffer(len));
-        let forward = Buffers::Forward {
-            steps: 0..t,
-            states: states.clone(),
-            gates: given.then(|| gates.clone()),
-        };
-        let backward = Buffers::Backward {
-            d_states: states.clone(),
-            states,
-            gates: gates.clone(),
-            d_gates: given.then_some(gates),
-            d_h0,
-        };
-        for (pass, buffers) in [("forward", forward), ("backward", backward)] {
-            let plan = gru_cube::Plan::new(&self.client, call, &buffers, strategy).unwrap();
-            run(&self.client, call, &buffers, strategy).unwrap();
-            self.take(&format!(
-                "{pass} {:?} {} H{}",
-                self.dtype,
-                plan.schedule(),
-                call.sizes.h
-            ));
-        }
-    }
-
-    /// The kernels that do not depend on a schedule.
-    fn products(&mut self, call: &Recurrence) {
-        let Sizes { n, t, h, .. } = call.sizes;
-        let [q, g, of_gates] = [3, 1, 4].map(|columns| self.buffer(n * t * columns * h));
-        let products = match call.spec.reset {
-            Reset::AfterMatmul => vec![Products::All { q }],
-            Reset::BeforeMatmul => vec![
-                Products::ResetAndUpdate {
-                    q: q.clone(),
-                    g: g.clone(),
-                },
-                Products::Candidate { q },
-            ],
-        };
-        for products in products {
-            gates(&self.client, call, &products, &of_gates);
-        }
-        let given = call.inputs.sequence.h0.is_some().then_some(&of_gates);
-        recurrent_inputs(&self.client, call, &g, given, &g);
-        self.take("products");
-    }
-
-    fn take(&mut self, words: &str) {
-        let sources = take_sources(&self.client).into_iter();
-        self.sources
-            .extend(sources.map(|source| (words.to_owned(), source)));
-    }
-
-    /// Every kernel in the form that is inferred for the device: sequence kernels with and without a resident weight, step
-    /// kernels and persistent kernels.
-    fn every_variant(mut self) -> Self {
-        for (reset, given, clip, starts) in [
-            (Reset::AfterMatmul, true, Some(0.5), Starts::None),
-            (Reset::AfterMatmul, false, None, Starts::None),
-            (Reset::BeforeMatmul, true, Some(0.5), Starts::None),
-            (Reset::AfterMatmul, true, None, Starts::FromState),
-            (Reset::BeforeMatmul, true, None, Starts::FromZeros),
-        ] {
-            let spec = GruSpec::default().with_reset(reset).with_clip_gates(clip);
-            let call = |compiler: &Self, n, h| Recurrence {
-                starts,
-                ..compiler.call(spec, (n, 2, h), given)
-            };
-            for (n, h, strategy) in [
-                (1, 33, Strategy::Inferred),
-                (256, 64, Strategy::Inferred),
-                (64, 128, Strategy::Inferred),
-                (256, 200, Strategy::Independent),
-                (64, 512, Strategy::Independent),
-                // Persistent kernels: too few rows for matrix units, and enough.
-                (4, 512, Strategy::Inferred),
-                (64, 1024, Strategy::Inferred),
-            ] {
-                let call = call(&self, n, h);
-                self.passes(&call, strategy);
-            }
-            let call = call(&self, 3, 33);
-            self.products(&call);
-        }
-        self
-    }
-
-    /// One schedule with either reset.
-    fn forced(mut self, schedule: Schedule, h: usize) -> Self {
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let spec = GruSpec::default().with_reset(reset);
-            let call = self.call(spec, (64, 2, h), true);
-            self.passes(&call, Strategy::Forced(schedule));
-        }
-        self
-    }
-
-    /// Step kernels and persistent kernels by matrix units; float32 as TF32.
-    fn by_matrices(self, h: usize) -> Self {
-        let of = |k_splits, block_k| StepTile {
-            matrix: true,
-            ..tile(16, 1, 32, 1, k_splits, block_k)
-        };
-        self.forced(Schedule::Steps(of(4, 128)), h)
-            .forced(Schedule::Persistent(of(8, 256)), h)
+    recurrent_inputs(client, call, &buffer, own().as_ref(), &buffer);
+    Compiled {
+        call: format!("{dtype:?} {words} {strategy}"),
+        by_matrices,
+        sources: take_sources(client),
     }
 }
 
-/// Checks that each kind of schedule is there, in both passes.
-fn check_kinds(sources: &[(String, Source)], kinds: &[(&str, bool)]) {
-    for pass in ["forward", "backward"] {
-        for &(kind, matrix) in kinds {
-            let is_kind = |words: &str| {
-                words.starts_with(pass)
-                    && words.contains(kind)
-                    && words.contains("matrix") == matrix
-            };
+/// Every kernel in the form that is inferred for the device.
+fn inferred(language: Language, dtype: FloatKind) -> Vec<Compiled> {
+    let has_matrices = dtype != FloatKind::F32;
+    let of = |(size, strategy, by_matrices): &(&str, Strategy, bool)| {
+        OPTIONS.map(|options| {
+            let words = format!("{size} {options}");
+            compile(
+                language,
+                dtype,
+                &words,
+                *strategy,
+                *by_matrices && has_matrices,
+            )
+        })
+    };
+    INFERRED.iter().flat_map(of).collect()
+}
+
+/// A schedule with either reset.
+fn forced(language: Language, dtype: FloatKind, h: usize, schedule: &str) -> [Compiled; 2] {
+    ["", "before"].map(|reset| {
+        let words = format!("N64 H{h} mask skips zoneout-per-unit {reset}");
+        let strategy = Strategy::Forced(schedule.parse().expect("a schedule"));
+        compile(
+            language,
+            dtype,
+            &words,
+            strategy,
+            schedule.ends_with("matrix"),
+        )
+    })
+}
+
+/// Checks what both languages have in common, and that there is each kind of kernel in both passes: whether matrix units
+/// multiply, and whether a grid barrier has a counter.
+fn check(all: &[Compiled], shared_bytes: usize, multiplies: &str, kinds: &[(&str, bool, bool)]) {
+    for Compiled {
+        call,
+        by_matrices,
+        sources,
+    } in all
+    {
+        for Source {
+            name,
+            compiled,
+            threads,
+        } in sources
+        {
+            let at = format!("{name}, {call}");
+            assert!(*threads <= 1024, "{at}: {threads} threads");
+            let shared = compiled.shared_memory_size;
             assert!(
-                sources.iter().any(|(words, _)| is_kind(words)),
-                "{pass} {kind}, matrix units: {matrix}"
+                shared <= shared_bytes,
+                "{at}: {shared} bytes of shared memory"
             );
+            let expected = *by_matrices && name.contains("_step");
+            assert_eq!(
+                compiled.source.contains(multiplies),
+                expected,
+                "{at}: matrix units"
+            );
+        }
+    }
+    for pass in ["forward", "backward"] {
+        for kind in kinds {
+            let &(kernel, by_matrices, has_counter) = kind;
+            let is_kind = |source: &&Source| {
+                let text = &source.compiled.source;
+                source.name.contains(&format!("{pass}_{kernel}"))
+                    && text.contains(multiplies) == by_matrices
+                    && text.contains("atom") == has_counter
+            };
+            let mut sources = all.iter().flat_map(|compiled| &compiled.sources);
+            assert!(sources.any(|source| is_kind(&source)), "{pass} {kind:?}");
         }
     }
 }
 
 fn cuda_within_limits() {
     // One 16-bit type, because both differ only in a name. Metal's test covers float32.
-    let half = Compiler::new(Language::Cuda, FloatKind::F16).every_variant();
-    let single = Compiler::new(Language::Cuda, FloatKind::F32).by_matrices(512);
-    let sources = [half.sources, single.sources].into_iter().flatten();
-    let sources: Vec<_> = sources.collect();
-    let kinds = ["steps", "persistent"].map(|kind| [(kind, false), (kind, true)]);
-    check_kinds(
-        &sources,
-        &[
-            &[("sequence", false), ("persistent", false)],
-            &kinds[0][1..],
-            &kinds[1][1..],
-        ]
-        .concat(),
-    );
-    for (
-        words,
-        Source {
-            name,
-            compiled,
-            threads,
-        },
-    ) in &sources
-    {
-        let (source, shared) = (&compiled.source, compiled.shared_memory_size);
-        let at = format!("{name}, {words}");
-        assert!(source.contains("__global__"), "{at}: no kernel");
-        assert!(*threads <= 1024, "{at}: {threads} threads");
-        assert!(shared <= 48 << 10, "{at}: {shared} bytes of shared memory");
-        let multiplies = words.contains("matrix") && name.contains("_step");
-        assert_eq!(
-            source.contains("mma_sync"),
-            multiplies,
-            "{at}: matrix units"
+    let mut all = inferred(Language::Cuda, FloatKind::F16);
+    for schedule in [STEPS, PERSISTENT] {
+        all.extend(forced(Language::Cuda, FloatKind::F32, 512, schedule));
+    }
+    let kinds = [
+        ("sequence", false, false),
+        ("step", true, false),
+        ("step", false, true),
+        ("step", true, true),
+    ];
+    check(&all, 48 << 10, "mma_sync", &kinds);
+    for source in all.iter().flat_map(|compiled| &compiled.sources) {
+        assert!(
+            source.compiled.source.contains("__global__"),
+            "{}",
+            source.name
         );
     }
 }
 
 /// For tensors of 2³² elements or more. A test does not have the memory to run one.
 fn indices_of_64_bits() {
-    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-        let spec = GruSpec::default().with_reset(reset);
-        for (n, h, is_long) in [
-            (2, 33, false),
-            (2, 512, false),
-            (1 << 25, 33, true),
-            (1 << 21, 512, true),
+    for reset in ["", "before"] {
+        for (size, is_long) in [
+            ("N2 H33", false),
+            ("N2 H512", false),
+            ("N33554432 H33", true),
+            ("N2097152 H512", true),
         ] {
-            let mut compiler = Compiler::new(Language::Cuda, FloatKind::F32);
-            let call = compiler.call(spec, (n, 1, h), true);
-            compiler.passes(&call, Strategy::Independent);
-            for (words, Source { name, compiled, .. }) in &compiler.sources {
+            let words = format!("{size} {reset}");
+            let strategy = Strategy::Independent;
+            let compiled = compile(Language::Cuda, FloatKind::F32, &words, strategy, false);
+            for Source { name, compiled, .. } in compiled.sources {
                 let has_long = compiled.source.contains("uint64_t const v");
-                assert_eq!(has_long, is_long, "{name}, {words}, N{n}");
+                assert_eq!(has_long, is_long, "{name}, {words}");
             }
         }
     }
 }
 
-fn of_metal() -> Vec<(String, Source)> {
-    let persistent = Schedule::Persistent(tile(4, 4, 32, 1, 8, 256));
-    let single = Compiler::new(Language::Metal, FloatKind::F32).every_variant();
-    let half = Compiler::new(Language::Metal, FloatKind::F16).every_variant();
-    [single, half]
-        .into_iter()
-        .flat_map(|compiler| compiler.forced(persistent, 512).sources)
-        .collect()
+fn of_metal() -> Vec<Compiled> {
+    let mut all = inferred(Language::Metal, FloatKind::F32);
+    all.extend(inferred(Language::Metal, FloatKind::F16));
+    all.extend(forced(
+        Language::Metal,
+        FloatKind::F32,
+        512,
+        PERSISTENT_BY_THREADS,
+    ));
+    all
 }
 
 fn metal_within_limits() {
-    let sources = of_metal();
+    let all = of_metal();
     let kinds = [
-        ("sequence", false),
-        ("steps", false),
-        ("steps", true),
-        ("persistent", false),
+        ("sequence", false, false),
+        ("step", false, false),
+        ("step", true, false),
+        ("step", false, true),
     ];
-    check_kinds(&sources, &kinds);
-    for (
-        words,
-        Source {
-            name,
-            compiled,
-            threads,
-        },
-    ) in &sources
-    {
-        let (source, shared) = (&compiled.source, compiled.shared_memory_size);
-        let at = format!("{name}, {words}");
-        assert!(source.contains("[[kernel]]"), "{at}: no kernel");
-        assert!(shared <= 32 << 10, "{at}: {shared} bytes of shared memory");
-        assert!(*threads <= 1024, "{at}: {threads} threads");
-        let buffers = source.matches("[[buffer(").count();
-        assert_eq!(buffers, compiled.buffers.len(), "{at}: buffers");
+    check(&all, 32 << 10, "simdgroup_multiply_accumulate", &kinds);
+    for source in all.iter().flat_map(|compiled| &compiled.sources) {
+        let (name, text) = (source.name, &source.compiled.source);
+        assert!(text.contains("[[kernel]]"), "{name}: no kernel");
+        let buffers = text.matches("[[buffer(").count();
+        assert_eq!(buffers, source.compiled.buffers.len(), "{name}: buffers");
         // WebGPU allows 8. Devices with persistent kernels have more.
-        let most = 8 + usize::from(words.contains("persistent"));
-        assert!(buffers <= most, "{at}: {buffers} buffers");
-        let declares = source.contains("threadgroup char");
+        let most = 8 + usize::from(text.contains("atom"));
+        assert!(buffers <= most, "{name}: {buffers} buffers");
+        let is_shared = source.compiled.shared_memory_size > 0;
+        let declares = text.contains("threadgroup char");
         assert_eq!(
-            declares,
-            shared > 0,
-            "{at}: shared memory is declared if it is counted"
+            declares, is_shared,
+            "{name}: shared memory is declared if it is counted"
         );
     }
 }
@@ -338,17 +298,19 @@ fn metal_parses_as_cpp() {
     let directory = tempfile::tempdir().unwrap();
     let library = directory.path().join("metal_stdlib");
     std::fs::write(library, include_str!("metal_shim.hpp")).unwrap();
-    for (words, source) in of_metal() {
-        let mut clang = Command::new("clang");
-        clang.args([
-            "-x",
-            "c++",
-            "-std=c++17",
-            "-fsyntax-only",
-            "-Wno-everything",
-        ]);
-        clang.arg("-I").arg(directory.path()).arg("-");
-        pipe(&words, &source, &mut clang);
+    for compiled in of_metal() {
+        for source in &compiled.sources {
+            let mut clang = Command::new("clang");
+            clang.args([
+                "-x",
+                "c++",
+                "-std=c++17",
+                "-fsyntax-only",
+                "-Wno-everything",
+            ]);
+            clang.arg("-I").arg(directory.path()).arg("-");
+            pipe(&compiled.call, source, &mut clang);
+        }
     }
 }
 
@@ -359,20 +321,26 @@ fn compiles_by_nvrtc() {
     let words: Vec<_> = command.split_whitespace().collect();
     let (program, arguments) = words.split_first().expect("GRU_NVRTC is a command");
     for dtype in [FloatKind::F32, FloatKind::F16, FloatKind::BF16] {
-        let all = Compiler::new(Language::Cuda, dtype).every_variant();
-        let all = all.by_matrices(512).by_matrices(1024);
-        for (words, source) in all.sources {
-            let mut compiler = Command::new(program);
-            compiler.args(arguments).arg(source.threads.to_string());
-            let report = pipe(&words, &source, &mut compiler);
-            println!("{} | {}, {words}", report.trim(), source.name);
+        let mut all = inferred(Language::Cuda, dtype);
+        for h in [512, 1024] {
+            for schedule in [STEPS, PERSISTENT] {
+                all.extend(forced(Language::Cuda, dtype, h, schedule));
+            }
+        }
+        for Compiled { call, sources, .. } in all {
+            for source in sources {
+                let mut compiler = Command::new(program);
+                compiler.args(arguments).arg(source.threads.to_string());
+                let report = pipe(&call, &source, &mut compiler);
+                println!("{} | {}, {call}", report.trim(), source.name);
+            }
         }
     }
 }
 
 /// Runs a compiler with the source as its standard input, and returns its output.
-fn pipe(words: &str, source: &Source, compiler: &mut Command) -> String {
-    let text = &source.compiled.source;
+fn pipe(call: &str, source: &Source, compiler: &mut Command) -> String {
+    let (name, text) = (source.name, &source.compiled.source);
     compiler.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut running = compiler.stderr(Stdio::piped()).spawn().expect("a compiler");
     let mut stdin = running.stdin.take().expect("stdin is piped");
@@ -380,10 +348,6 @@ fn pipe(words: &str, source: &Source, compiler: &mut Command) -> String {
     drop(stdin);
     let output = running.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{}, {words}:\n{errors}\n{text}",
-        source.name
-    );
+    assert!(output.status.success(), "{name}, {call}:\n{errors}\n{text}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

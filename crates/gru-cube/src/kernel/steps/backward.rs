@@ -191,7 +191,7 @@ fn read_pairs<F: Float>(
     read
 }
 
-/// The product of a tile for the pairs that a unit owns.
+/// The product of a tile for the pairs that a thread owns.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn multiply_tile<F: Float, M: Float, R: Size>(
@@ -233,7 +233,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
     tile_results::<R>(&sums, &mut memory.partial, product, threads)
 }
 
-/// Computes the gradients of a unit's pairs and stores them.
+/// Computes the gradients of a thread's pairs and stores them.
 #[cube]
 fn store_pairs<F: Float>(
     args: &mut Backward<F>,
@@ -342,7 +342,7 @@ struct LhsPlace {
     k0: usize,
 }
 
-/// Prefetches a unit's values of a block of the lhs.
+/// Prefetches a thread's values of a block of the lhs.
 #[cube]
 fn prefetch_lhs<F: Float>(
     prefetched: &mut Array<f32>,

@@ -86,7 +86,7 @@ pub(crate) fn gru_forward_step<F: Float, M: Float, R: Size>(
     }
 }
 
-/// The biases of the pairs that a unit owns: `[i·4 + gate]`.
+/// The biases of the pairs that a thread owns: `[i·4 + gate]`.
 #[cube]
 fn pair_biases<F: Float>(args: &Forward<F>, j0: usize, #[comptime] steps: Steps) -> Array<f32> {
     let (rule, threads) = comptime!((steps.rule, steps.threads));
@@ -117,7 +117,7 @@ fn pair_biases<F: Float>(args: &Forward<F>, j0: usize, #[comptime] steps: Steps)
     bias
 }
 
-/// Values that the gates of a unit's pairs read.
+/// Values that the gates of a thread's pairs read.
 #[derive(CubeType)]
 struct Read {
     /// `p + b` of the gates of the phase: `[i·outputs + out]`.
@@ -180,7 +180,7 @@ fn read_pairs<F: Float>(
     }
 }
 
-/// The recurrent product of a tile: `[i·outputs + out]` of the pairs that a unit owns.
+/// The recurrent product of a tile: `[i·outputs + out]` of the pairs that a thread owns.
 #[cube]
 fn multiply_tile<F: Float, M: Float, R: Size>(
     args: &mut Forward<F>,
@@ -216,7 +216,7 @@ fn multiply_tile<F: Float, M: Float, R: Size>(
     tile_results::<R>(&sums, &mut memory.partial, product, threads)
 }
 
-/// Computes the gates of a unit's pairs, and stores them with the state.
+/// Computes the gates of a thread's pairs, and stores them with the state.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn store_pairs<F: Float>(
@@ -292,7 +292,7 @@ fn store_pairs<F: Float>(
     }
 }
 
-/// Prefetches a unit's values of a block of the lhs, from the row and the hidden unit of `place` on.
+/// Prefetches a thread's values of a block of the lhs, from the row and the hidden unit of `place` on.
 #[cube]
 fn prefetch_lhs<F: Float>(
     prefetched: &mut Array<f32>,

@@ -3,6 +3,13 @@
 //! persistent kernel computes all of them in one launch: it keeps the weight in registers, and has a grid barrier
 //! after each product. Matrix units read a weight that needs too many registers at every step. A step has one product
 //! with the reset after it, and two with the reset before it.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | phase | a product of a step with the gates that follow it: the whole step, or one of two halves |
+//! | tile | what a cube multiplies at a time: some rows of the batch by some hidden units |
+//! | pair | a row and a column of a tile; after the product, each thread owns pairs and computes their gates |
+//! | place | a hidden unit of a row of the batch at a step |
 
 pub(crate) mod backward;
 pub(crate) mod forward;
@@ -17,8 +24,8 @@ use super::{
 };
 use cubecl::{cmma, prelude::*};
 
-/// Weight registers per unit of a persistent kernel, of 256. The sums of its rows, the prefetched lhs and the inputs of
-/// the gates need the others. For sm_90, ptxas puts up to 344 bytes per unit on the stack. An H200 is fastest nevertheless.
+/// Weight registers per thread of a persistent kernel, of 256. The sums of its rows, the prefetched lhs and the inputs of
+/// the gates need the others. For sm_90, ptxas puts up to 344 bytes per thread on the stack. An H200 is fastest nevertheless.
 pub(crate) const PERSISTENT_REGISTERS: usize = 192;
 
 /// What step kernels are compiled for.
@@ -246,7 +253,7 @@ pub(crate) fn no_time_out(#[comptime] steps: Steps) -> Shared<[u32]> {
     timed_out
 }
 
-/// Sums of a tile: by units, or by the matrix units of a plane.
+/// Sums of a tile: by threads, or by the matrix units of a plane.
 #[derive(CubeType)]
 pub(crate) struct Sums<R: Size> {
     units: Array<Vector<f32, R>>,
@@ -264,7 +271,7 @@ pub(crate) fn tile_sums<R: Size>(
     }
 }
 
-/// The weight of a product, if it is resident: of a unit, or of a plane with matrix units.
+/// The weight of a product, if it is resident: of a thread, or of a plane with matrix units.
 #[derive(CubeType)]
 pub(crate) struct Weight<M: Float> {
     units: Array<f32>,
@@ -324,7 +331,7 @@ pub(crate) fn accumulate_block<F: Float, M: Float, R: Size>(
     }
 }
 
-/// The results of a tile for the pairs that a unit owns: `[i·outputs + out]`.
+/// The results of a tile for the pairs that a thread owns: `[i·outputs + out]`.
 #[cube]
 pub(crate) fn tile_results<R: Size>(
     sums: &Sums<R>,

@@ -3,7 +3,7 @@
 use cubecl::prelude::*;
 
 /// `w_hh_t [3H,H]` from `w_hh [H,3H]`, through a tile of shared memory, so that both reads and writes
-/// coalesce. Cubes have `TRANSPOSE × TRANSPOSE` units.
+/// coalesce. Cubes have `TRANSPOSE × TRANSPOSE` threads.
 #[cube(launch_unchecked, create_dummy_kernel, address_type = "dynamic")]
 pub(crate) fn gru_transpose<F: Float>(
     w_hh: &[F],
@@ -26,5 +26,5 @@ pub(crate) fn gru_transpose<F: Float>(
     }
 }
 
-/// Side of a tile. Its square is 256, the smallest limit of units per cube in WebGPU.
+/// Side of a tile. Its square is 256, the smallest limit of threads per cube in WebGPU.
 pub(crate) const TRANSPOSE: u32 = 16;

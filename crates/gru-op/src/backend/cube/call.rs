@@ -6,7 +6,7 @@ use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
 use gru_cube::{Recurrence, Starts, ZoneoutKind};
-use gru_spec::{Direction, Inputs, Lengths, Order, Sequence, Sizes, Weights};
+use gru_spec::{Direction, Inputs, Lengths, Order, Sequence, Weights};
 use std::ops::Range;
 
 /// The call with the codes of [`Starts`] as its step mask, if it has starts. `None` if the kernels do not support the

@@ -19,7 +19,7 @@ use crate::{
     backend::{GruBackend, GruCall, GruGradients, GruSaved},
 };
 use burn::{
-    backend::{TensorMetadata, tensor::FloatTensor},
+    backend::tensor::FloatTensor,
     tensor::{DType, Shape},
 };
 use burn_cubecl::{
