@@ -1,10 +1,10 @@
 //! A forward pass in chunks of time, each with its own `x·w_ih`, compared with float64 and with one call.
 
-use super::support::{Device, F32, Ran, cases::KINDS, client, close, expected, not_allowed, trial};
+use super::support::{Device, F32, Ran, cases::KINDS, client, expected, not_allowed, trial};
 use cubecl::ir::FloatKind;
 use gru_cube::{Buffers, Strategy};
 use gru_spec::{Layout, Sizes};
-use gru_testkit::{case::Case, draw::Drawn, matrix::covering, runs::Stop};
+use gru_testkit::{case::Case, close::close, draw::Drawn, matrix::covering, runs::Stop};
 use libtest_mimic::Trial;
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
 //! Calls that do not fit their kernels.
 
-use super::support::{Device, client, panics, test};
+use super::support::{Device, client, test};
 use cubecl::{ir::FloatKind, server::Handle};
 use gru_cube::{Buffers, Products, Recurrence, Strategy, gates, run};
 use gru_spec::Direction;
-use gru_testkit::case::Case;
+use gru_testkit::{case::Case, panics::panics};
 use libtest_mimic::Trial;
 use std::ops::Range;
 
