@@ -32,6 +32,7 @@ fn main() {
         Trial::test("launches/one-for-each-pass/wgpu", one_for_each_pass),
         Trial::test("launches/forced-schedule/wgpu", forced_schedule),
         Trial::test("launches/every-option/webgpu", every_option),
+        Trial::test("launches/right-kernels/webgpu", right_kernels),
         Trial::test("launches/rejected-kernel/webgpu", rejected_kernel),
     ];
     let trials = trials.map(|trial| trial.with_ignored_flag(absent && !required));
@@ -139,6 +140,32 @@ fn every_option() -> Result<(), Failed> {
         let (launches, warnings) = (gru_cube::launches() - before, warnings());
         if !warnings.is_empty() || launches < least {
             return Err(format!("{words}: {launches} launches, {warnings:?}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Right kernels pass their self-tests, which are launches of their own.
+fn right_kernels() -> Result<(), Failed> {
+    webgpu::device();
+    let device = Device::wgpu(DeviceKind::Existing(webgpu::ID));
+    for words in [
+        "H24",
+        "H24 before takes time reverse clip-state",
+        "H48 takes reverse activations-2 clip-gates",
+        "H300 before time",
+    ] {
+        let count = |settings: Settings| {
+            settings.set();
+            let before = gru_cube::launches();
+            all_tensors(&device, words)?;
+            Ok::<_, Failed>(gru_cube::launches() - before)
+        };
+        let (without, with) = (count(SETTINGS)?, count(Settings::default())?);
+        SETTINGS.set();
+        let warnings = warnings();
+        if !warnings.is_empty() || with < without + 2 {
+            return Err(format!("{words}: {with} and {without} launches, {warnings:?}").into());
         }
     }
     Ok(())

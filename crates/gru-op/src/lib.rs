@@ -94,7 +94,7 @@ pub mod conventions {}
 /// Environment variables do the same: `GRU_CUBE_FORWARD='sequence rows=4 width=4 n_threads=64 k_splits=2'`.
 ///
 /// Before a kernel runs for the first time on a device, gru-op runs it on a small problem and compares the results
-/// with float64. If the driver rejects the kernel, or results are wrong, Burn's operations run instead, and the log
+/// with the CPU kernels. If the driver rejects the kernel, or results are wrong, Burn's operations run instead, and the log
 /// has a warning. `GRU_CUBE_SELF_TEST=off` skips the test.
 #[cfg(feature = "cube")]
 pub mod gpu {
