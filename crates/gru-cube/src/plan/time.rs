@@ -88,7 +88,7 @@ mod tests {
     };
     use gru_spec::{GruSpec, Order};
 
-    fn plan_of(
+    fn kernels_of(
         n: usize,
         hidden: usize,
         cubes: usize,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn steps_of_launch(n: usize, hidden: usize, coresident_cubes: usize) -> usize {
-        let (plan, problem) = plan_of(n, hidden, 32, coresident_cubes);
+        let (plan, problem) = kernels_of(n, hidden, 32, coresident_cubes);
         plan.steps_per_launch(&problem, n)
     }
 
@@ -124,14 +124,14 @@ mod tests {
             steps,
         };
         // One multiprocessor computes the tiles one after the other, and 64 compute them all at the same time.
-        let (plan, problem) = plan_of(64, 64, 1, 0);
+        let (plan, problem) = kernels_of(64, 64, 1, 0);
         let few = plan.launches(&problem, 1..12, Some(&lengths));
         assert_eq!(few, [1..3, 3..4, 4..10].map(launch));
-        let (plan, problem) = plan_of(64, 64, 64, 0);
+        let (plan, problem) = kernels_of(64, 64, 64, 0);
         let many = plan.launches(&problem, 1..12, Some(&lengths));
         assert_eq!(many, [launch(1..10)]);
         // Step kernels have one step each.
-        let (plan, problem) = plan_of(64, 1024, 1, 0);
+        let (plan, problem) = kernels_of(64, 1024, 1, 0);
         let steps = plan.launches(&problem, 1..12, Some(&lengths));
         assert_eq!(
             steps,

@@ -26,26 +26,26 @@ fn tensors_beyond_the_limits_are_errors() {
         tensor(0, 4, true),
     ];
     assert_eq!(error(&largest), None);
-    assert_eq!(error(&[tensor(5000, 4, false); 9]), None, "not bound");
+    assert_eq!(error(&vec![tensor(5000, 4, false); 9]), None, "not bound");
     for (tensors, expected) in [
         (
-            &[tensor(1001, 4, true)][..],
+            vec![tensor(1001, 4, true)],
             "bytes of gates: expected at most 4000, got 4004",
         ),
         (
-            &[tensor(1501, 2, true)],
+            vec![tensor(1501, 2, true)],
             "elements of gates: expected at most 1500, got 1501",
         ),
         (
-            &[tensor(1, 4, true); 8],
+            vec![tensor(1, 4, true); 8],
             "buffers of a kernel: expected at most 7, got 8",
         ),
         (
-            &[small(&tensor(800, 4, true)); 8],
+            vec![small(&tensor(800, 4, true)); 8],
             "elements of small tensors: expected at most 1500, got 6400",
         ),
     ] {
-        assert_eq!(error(tensors).as_deref(), Some(expected));
+        assert_eq!(error(&tensors).as_deref(), Some(expected));
     }
 }
 
