@@ -4,54 +4,56 @@
 #![allow(missing_docs)]
 
 mod agent;
-mod chart;
-mod config;
 mod env;
-mod error;
-mod model;
+mod network;
 mod ppo;
-mod rollout;
 #[cfg(test)]
 mod tests;
-mod train;
+mod window;
 
-use std::process::ExitCode;
+use std::error::Error;
 
 use burn::tensor::Device;
 use clap::Parser;
-use training_kit::allocator::keep_buffers;
-use training_kit::progress::say;
 
-use crate::chart::Curve;
-use crate::config::{Cli, name};
-use crate::error::Error;
+use crate::agent::Agent;
+use crate::ppo::Trainer;
 
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    keep_buffers();
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// Trains agents on a task of memory with recurrent PPO: name the first symbol of the episode
+#[derive(Parser, Debug)]
+#[command(name = "recall", version)]
+struct Cli {
+    /// The agents to train, one after the other
+    #[arg(value_name = "AGENT", default_value = "restarts", value_enum)]
+    agents: Vec<Agent>,
+
+    /// Updates of each agent, 4096 steps each
+    #[arg(long, value_name = "K", default_value_t = 500)]
+    updates: usize,
+
+    /// Seed of parameters, environments and actions
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
 }
 
-/// Trains the agents one after the other, and draws their curves.
-fn run(cli: &Cli) -> Result<(), Error> {
-    let device = Device::flex().autodiff();
-    let mut curves = vec![];
-    for &agent in cli.agents() {
-        let points = train::train(cli, agent, &cli.out.join(name(&agent)), &device)?;
-        curves.push(Curve {
-            label: agent.label().to_string(),
-            colour: curves.len(),
-            points,
-        });
+/// Updates between two lines.
+const REPORT: usize = 50;
+/// Windows of the evaluation: 400 thousand answers.
+const EVALUATED: usize = 100;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let cli = Cli::parse();
+    for &agent in &cli.agents {
+        let mut trainer = Trainer::new(agent, cli.seed, &Device::flex().autodiff());
+        for update in 1..=cli.updates {
+            let made = trainer.update()?;
+            if update == 1 || update.is_multiple_of(REPORT) {
+                let (right, ratio) = (made.right, made.first_ratio);
+                println!("{agent:?}, update {update}: {right:.3} right, |ρ − 1| ≤ {ratio:.0e}");
+            }
+        }
+        let right = trainer.evaluate(EVALUATED)?;
+        println!("{agent:?}: {right:.3} right with fixed parameters");
     }
-    let path = cli.out.join("recall.svg");
-    chart::draw(&curves, &path)?;
-    say(&format!("{} shows the curves", path.display()));
     Ok(())
 }

@@ -1,169 +1,142 @@
-//! Learning: proximal policy optimization (Schulman et al. 2017, arXiv:1707.06347) over whole rows, so that
-//! the memory is replayed from the state before the window.
+//! Learning: proximal policy optimization (Schulman et al. 2017, arXiv:1707.06347) over whole rows, so that the memory
+//! is replayed from the state before the window.
 
+use std::error::Error;
+
+use burn::grad_clipping::GradientClippingConfig;
+use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
-use burn::tensor::{Bool, Device, Int, Tensor, TensorData, activation::log_softmax};
-use rand::Rng;
-use rand::seq::SliceRandom;
-use training_kit::clip::clip_norm;
-use training_kit::error::Error;
+use burn::tensor::{Device, Tensor};
+use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 use crate::agent::Agent;
-use crate::config::Settings;
-use crate::model::Network;
-use crate::rollout::Window;
+use crate::env::Environments;
+use crate::network::Network;
+use crate::window::Window;
 
-/// Adam with the epsilon that is usual for PPO.
-pub fn adam() -> ModuleOptimizer {
-    AdamConfig::new().with_epsilon(1e-5).init()
-}
+/// N, environments that act at the same time.
+const ENVIRONMENTS: usize = 64;
+/// Passes over a window.
+const EPOCHS: usize = 2;
+/// Whole rows of a minibatch.
+const ROWS: usize = 32;
+/// The largest change of a probability ratio that is rewarded.
+const CLIP: f64 = 0.2;
+const LEARNING_RATE: f64 = 1e-3;
+const ENTROPY_WEIGHT: f64 = 0.01;
+const VALUE_WEIGHT: f64 = 0.5;
+/// The largest norm of the gradient of a parameter.
+const MAX_NORM: f32 = 0.5;
 
-/// Some rows of a window on a device, R rows of T steps.
-pub struct Minibatch {
-    symbols: Tensor<2, Int>,
+/// An agent in training, with its environments.
+pub struct Trainer {
+    agent: Agent,
+    network: Network,
+    optimizer: ModuleOptimizer,
+    environments: Environments,
+    /// The state after the last window, `[1,N,H]`.
     state: Tensor<3>,
-    starts: Tensor<2, Bool>,
-    /// Action, its log-probability when acted, its advantage and its return, `[R·T]`.
-    actions: Tensor<1, Int>,
-    log_probs: Tensor<1>,
-    advantages: Tensor<1>,
-    returns: Tensor<1>,
+    rng: StdRng,
 }
 
-/// What the network says about the actions of a minibatch.
-pub struct Replay {
-    /// Probability now divided by probability when acted, `[R·T]`.
-    pub ratios: Tensor<1>,
-    pub values: Tensor<1>,
-    /// Mean entropy in nats.
-    pub entropy: Tensor<1>,
-}
-
-impl Minibatch {
-    /// The `rows` of a window for `agent`.
-    pub fn new(
-        window: &Window,
-        advantages: &[f32],
-        rows: &[usize],
-        agent: Agent,
-        device: &Device,
-    ) -> Self {
-        let (r, t) = (rows.len(), window.t);
-        let floats = |all: &dyn Fn(usize) -> f32| -> Tensor<1> {
-            let chosen = of_rows(rows, t).map(all).collect::<Vec<_>>();
-            Tensor::from_data(TensorData::new(chosen, [r * t]), device)
-        };
-        let ints = |all: &[i32]| -> Tensor<1, Int> {
-            let chosen = of_rows(rows, t).map(|at| all[at]).collect::<Vec<_>>();
-            Tensor::from_data(TensorData::new(chosen, [r * t]), device)
-        };
-        let dones: Vec<bool> = of_rows(rows, t).map(|at| window.dones[at]).collect();
-        let first: Vec<bool> = rows.iter().map(|&row| window.first[row]).collect();
-        let dones = Tensor::from_bool(TensorData::new(dones, [r, t]), device);
-        let first = Tensor::from_bool(TensorData::new(first, [r]), device);
-        let index: Vec<i32> = rows.iter().map(|&row| row as i32).collect();
-        let index = Tensor::from_data(TensorData::new(index, [r]), &window.state.device());
-        Self {
-            symbols: ints(&window.symbols).reshape([r, t]),
-            state: Tensor::from_inner(window.state.clone().select(1, index)),
-            starts: agent.learns(dones, first),
-            actions: ints(&window.actions),
-            log_probs: floats(&|at| window.log_probs[at]),
-            advantages: floats(&|at| advantages[at]),
-            returns: floats(&|at| advantages[at] + window.values[at]),
-        }
-    }
-
-    /// Runs the network over the minibatch.
-    pub fn replay(&self, network: &Network) -> Replay {
-        let (symbols, starts) = (self.symbols.clone(), self.starts.clone());
-        let heads = network.window(symbols, self.state.clone(), starts);
-        let log_probs = log_softmax(heads.logits, 1); // [R·T, SYMBOLS]
-        let entropy = (log_probs.clone().exp() * log_probs.clone())
-            .sum_dim(1)
-            .mean()
-            .neg();
-        let of_action = log_probs.gather(1, self.actions.clone().unsqueeze_dim(1));
-        Replay {
-            ratios: (of_action.squeeze_dim(1) - self.log_probs.clone()).exp(),
-            values: heads.values,
-            entropy,
-        }
-    }
-
-    /// The loss to minimize: `−min(ρ·a, clip(ρ)·a) + ½·c_v·(v − return)² − c_e·entropy`. The advantages `a` of the
-    /// minibatch are shifted and scaled to mean 0 and deviation 1.
-    fn loss(&self, replay: Replay, settings: &Settings) -> Tensor<1> {
-        let advantages = self.advantages.clone();
-        let centred = advantages.clone() - advantages.mean();
-        let deviation = centred.clone().square().mean().sqrt();
-        let advantages = centred / (deviation + 1e-8);
-        let clip = settings.clip;
-        let clipped = replay.ratios.clone().clamp(1.0 - clip, 1.0 + clip) * advantages.clone();
-        let policy = (replay.ratios * advantages).min_pair(clipped).mean().neg();
-        let value = (replay.values - self.returns.clone()).square().mean() * 0.5;
-        policy + value * settings.value_weight - replay.entropy * settings.entropy_weight
-    }
-}
-
-/// The indices of the steps of some rows.
-fn of_rows(rows: &[usize], t: usize) -> impl Iterator<Item = usize> {
-    rows.iter().flat_map(move |row| row * t..(row + 1) * t)
-}
-
-/// A network in training.
-pub struct Learner {
-    pub network: Network,
-    pub optimizer: ModuleOptimizer,
-}
-
-/// The result of learning from a window.
-pub struct Learned {
-    /// Mean loss of the minibatches.
-    pub loss: f64,
-    /// Largest `|ρ − 1|` of the first minibatch, before the network changes. It is rounding error if the replay
-    /// is what was acted.
+/// The result of an update.
+pub struct Update {
+    /// The share of right answers in the window.
+    pub right: f64,
+    /// The largest `|ρ − 1|` of the first minibatch, before the network changes, where ρ is the probability of an action
+    /// in the replay divided by its probability when it was acted. Only rounding errors are left if the replay gets
+    /// the starts that were acted.
     pub first_ratio: f64,
 }
 
-impl Learner {
-    /// Learns from all rows of a window, several times in random order.
-    pub fn learn(
-        &mut self,
-        window: &Window,
-        agent: Agent,
-        settings: &Settings,
-        device: &Device,
-        rng: &mut impl Rng,
-    ) -> Result<Learned, Error> {
-        let advantages = window.advantages(settings.gamma, settings.lambda);
-        let mut rows: Vec<usize> = (0..window.n).collect();
-        let mut losses = vec![];
+impl Trainer {
+    /// An agent with random parameters on a device that supports autodiff.
+    pub fn new(agent: Agent, seed: u64, device: &Device) -> Self {
+        device.seed(seed);
+        let mut rng = StdRng::seed_from_u64(seed);
+        let clipping = GradientClippingConfig::Norm(MAX_NORM);
+        Self {
+            agent,
+            network: Network::new(device),
+            optimizer: AdamConfig::new()
+                .with_epsilon(1e-5) // usual for PPO
+                .with_grad_clipping(Some(clipping))
+                .init(),
+            environments: Environments::new(ENVIRONMENTS, &mut rng),
+            state: Network::state(ENVIRONMENTS, &device.clone().inner()),
+            rng,
+        }
+    }
+
+    /// Acts for a window, and learns from all its rows, several times in random order.
+    pub fn update(&mut self) -> Result<Update, Box<dyn Error>> {
+        let network = self.network.valid();
+        let (agent, environments) = (self.agent, &mut self.environments);
+        let window = Window::act(
+            &network,
+            agent,
+            environments,
+            &mut self.state,
+            &mut self.rng,
+        )?;
+        let mut rows: Vec<i32> = (0..ENVIRONMENTS as i32).collect();
         let mut first_ratio = None;
-        for _ in 0..settings.epochs {
-            rows.shuffle(rng);
-            for rows in rows.chunks(window.n.div_ceil(settings.minibatches)) {
-                let minibatch = Minibatch::new(window, &advantages, rows, agent, device);
-                let replay = minibatch.replay(&self.network);
-                first_ratio.get_or_insert_with(|| (replay.ratios.clone() - 1.0).abs().max());
-                let loss = minibatch.loss(replay, settings);
+        for _ in 0..EPOCHS {
+            rows.shuffle(&mut self.rng);
+            for rows in rows.chunks(ROWS) {
+                let (loss, ratios) = loss(&self.network, window.rows(rows));
+                first_ratio.get_or_insert_with(|| (ratios - 1.0).abs().max());
                 let gradients = GradientsParams::from_grads(loss.backward(), &self.network);
-                let (gradients, _) = clip_norm(&self.network, gradients, settings.max_norm);
-                let rate = settings.learning_rate;
-                self.network = self.optimizer.step(rate, self.network.clone(), gradients);
-                losses.push(read(loss)?);
+                let network = self.network.clone();
+                self.network = self.optimizer.step(LEARNING_RATE, network, gradients);
             }
         }
-        Ok(Learned {
-            loss: losses.iter().sum::<f64>() / losses.len() as f64,
-            first_ratio: read(first_ratio.expect("there is a minibatch"))?,
+        let first_ratio = first_ratio.expect("there is a minibatch");
+        Ok(Update {
+            right: window.right,
+            first_ratio: first_ratio.try_into_scalar::<f32>()?.into(),
         })
+    }
+
+    /// The share of right answers with fixed parameters in new environments, over this many windows.
+    ///
+    /// In training, episodes continue while the parameters change. So even without memory, an answer may depend on the
+    /// first symbol.
+    pub fn evaluate(&mut self, windows: usize) -> Result<f64, Box<dyn Error>> {
+        let network = self.network.valid();
+        let mut environments = Environments::new(ENVIRONMENTS, &mut self.rng);
+        let mut state = self.state.zeros_like();
+        let mut right = 0.0;
+        // The first window does not count, because all its episodes start together.
+        for k in 0..=windows {
+            let (agent, rng) = (self.agent, &mut self.rng);
+            let window = Window::act(&network, agent, &mut environments, &mut state, rng)?;
+            if k > 0 {
+                right += window.right / windows as f64;
+            }
+        }
+        Ok(right)
     }
 }
 
-fn read(scalar: Tensor<1>) -> Result<f64, Error> {
-    scalar
-        .try_into_scalar::<f32>()
-        .map(f64::from)
-        .map_err(Error::device)
+/// The loss of a minibatch, `−min(ρ·a, clip(ρ)·a) + c_v·½·(v − return)² − c_e·entropy`, and the ratios ρ. The advantages
+/// `a` of the minibatch are shifted and scaled to mean 0 and deviation 1.
+fn loss(network: &Network, batch: Window) -> (Tensor<1>, Tensor<2>) {
+    let column = |of: Tensor<2>| Tensor::from_inner(of.flatten::<1>(0, 1).unsqueeze_dim::<2>(1)); // [R·T, 1]
+    let heads = network.window(batch.symbols, batch.state, batch.starts);
+    let entropy = (heads.log_probs.clone().exp() * heads.log_probs.clone())
+        .sum_dim(1)
+        .mean()
+        .neg();
+    let actions = batch.actions.flatten::<1>(0, 1).unsqueeze_dim(1);
+    let ratios = (heads.log_probs.gather(1, actions) - column(batch.log_probs)).exp();
+    let advantages = column(batch.advantages);
+    let centred = advantages.clone() - advantages.mean().unsqueeze();
+    let deviation = centred.clone().square().mean().sqrt();
+    let advantages = centred / (deviation + 1e-8).unsqueeze();
+    let clipped = ratios.clone().clamp(1.0 - CLIP, 1.0 + CLIP) * advantages.clone();
+    let policy = (ratios.clone() * advantages).min_pair(clipped).mean().neg();
+    let value = (heads.values - column(batch.returns)).square().mean() * 0.5;
+    let loss = policy + value * VALUE_WEIGHT - entropy * ENTROPY_WEIGHT;
+    (loss, ratios)
 }
