@@ -8,7 +8,7 @@ use burn::backend::autodiff::{
 };
 use burn::backend::{AutodiffBackend, Backend, tensor::FloatTensor};
 
-use crate::backend::{Given, RecurrenceBackend};
+use crate::backend::RecurrenceBackend;
 
 #[derive(Debug)]
 struct RecurrenceBackward;
@@ -17,7 +17,7 @@ struct RecurrenceBackward;
 #[derive(Debug, Clone)]
 struct Saved<B: Backend> {
     a: FloatTensor<B>,
-    h0: Given<B>,
+    h0: FloatTensor<B>,
     states: FloatTensor<B>,
 }
 
@@ -40,15 +40,10 @@ impl<B: RecurrenceBackend, C: CheckpointStrategy> RecurrenceBackend for Autodiff
     fn recurrence(
         x: FloatTensor<Self>,
         a: FloatTensor<Self>,
-        h0: Given<Self>,
+        h0: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        let (h0_node, h0) = match h0 {
-            Given::Yes(h0) => (h0.node(), Given::Yes(h0.into_primitive())),
-            // A constant has a node too. That node requires no gradient.
-            Given::No => (Self::from_inner(a.primitive().clone()).node(), Given::No),
-        };
-        let parents = [x.node(), a.node(), h0_node];
-        let a = a.into_primitive();
+        let parents = [x.node(), a.node(), h0.node()];
+        let (a, h0) = (a.into_primitive(), h0.into_primitive());
         let states = B::recurrence(x.into_primitive(), a.clone(), h0.clone());
         let prep = RecurrenceBackward.prepare::<C>(parents);
         match prep.compute_bound().stateful() {

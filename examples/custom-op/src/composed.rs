@@ -3,8 +3,6 @@
 use burn::backend::{Backend, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
 
-use crate::backend::Given;
-
 /// Step `t` of a sequence, `[N,1,H]`.
 fn at<B: Backend>(sequence: &FloatTensor<B>, t: usize) -> FloatTensor<B> {
     B::float_slice(
@@ -13,23 +11,17 @@ fn at<B: Backend>(sequence: &FloatTensor<B>, t: usize) -> FloatTensor<B> {
     )
 }
 
-/// The initial state, `[N,1,H]`.
-fn initial<B: Backend>(h0: Given<B>, like: &FloatTensor<B>) -> FloatTensor<B> {
-    let [n, _, h] = like.shape().dims();
-    let shape = Shape::new([n, 1, h]);
-    match h0.into_option() {
-        Some(h0) => B::float_reshape(h0, shape),
-        None => B::float_zeros(shape, &like.device(), like.dtype().into()),
-    }
-}
-
-pub fn states<B: Backend>(x: FloatTensor<B>, a: FloatTensor<B>, h0: Given<B>) -> FloatTensor<B> {
+pub fn states<B: Backend>(
+    x: FloatTensor<B>,
+    a: FloatTensor<B>,
+    h0: FloatTensor<B>,
+) -> FloatTensor<B> {
     let [n, t, h] = x.shape().dims();
     if n * t * h == 0 {
         return x;
     }
     let a = B::float_reshape(a, Shape::new([1, 1, h]));
-    let mut state = initial::<B>(h0, &x);
+    let mut state = B::float_reshape(h0, Shape::new([n, 1, h]));
     let step = |t| {
         state = B::float_add(B::float_mul(a.clone(), state.clone()), at::<B>(&x, t));
         state.clone()
@@ -39,7 +31,7 @@ pub fn states<B: Backend>(x: FloatTensor<B>, a: FloatTensor<B>, h0: Given<B>) ->
 
 pub fn gradients<B: Backend>(
     a: FloatTensor<B>,
-    h0: Given<B>,
+    h0: FloatTensor<B>,
     states: FloatTensor<B>,
     d: FloatTensor<B>,
 ) -> (FloatTensor<B>, FloatTensor<B>, FloatTensor<B>) {
@@ -50,11 +42,10 @@ pub fn gradients<B: Backend>(
     }
     let a = B::float_reshape(a, Shape::new([1, 1, h]));
     let (mut da, mut carry) = (zeros(Shape::new([n, 1, h])), zeros(Shape::new([n, 1, h])));
-    let first = initial::<B>(h0, &states);
     let mut dx = vec![carry.clone(); t];
     for t in (0..t).rev() {
         let previous = if t == 0 {
-            first.clone()
+            B::float_reshape(h0.clone(), Shape::new([n, 1, h]))
         } else {
             at::<B>(&states, t - 1)
         };

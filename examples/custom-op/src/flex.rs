@@ -5,7 +5,7 @@ use burn::tensor::{DType, Element, Shape, TensorData};
 use bytemuck::Pod;
 use std::ops::{Add, Mul};
 
-use crate::backend::{Given, RecurrenceBackend};
+use crate::backend::RecurrenceBackend;
 use crate::composed::{gradients, states};
 
 // Calls of the kernels in this thread.
@@ -17,7 +17,7 @@ impl Number for f32 {}
 impl Number for f64 {}
 
 impl RecurrenceBackend for Flex {
-    fn recurrence(x: FlexTensor, a: FlexTensor, h0: Given<Self>) -> FlexTensor {
+    fn recurrence(x: FlexTensor, a: FlexTensor, h0: FlexTensor) -> FlexTensor {
         match x.dtype() {
             DType::F32 => flex_states::<f32>(x, a, h0),
             DType::F64 => flex_states::<f64>(x, a, h0),
@@ -27,7 +27,7 @@ impl RecurrenceBackend for Flex {
 
     fn recurrence_gradients(
         a: FlexTensor,
-        h0: Given<Self>,
+        h0: FlexTensor,
         states: FlexTensor,
         d: FlexTensor,
     ) -> (FlexTensor, FlexTensor, FlexTensor) {
@@ -49,21 +49,16 @@ fn dense<E: Number>(tensor: &mut FlexTensor) -> &[E] {
         .expect("the tensor is dense and has this dtype")
 }
 
-fn flex_states<E: Number>(mut x: FlexTensor, mut a: FlexTensor, h0: Given<Flex>) -> FlexTensor {
+fn flex_states<E: Number>(mut x: FlexTensor, mut a: FlexTensor, mut h0: FlexTensor) -> FlexTensor {
     #[cfg(test)]
     CALLS.set(CALLS.get() + 1);
     let shape = x.shape();
     let [_, t, h] = shape.dims();
-    let mut first = h0.into_option();
-    let (a, first) = (dense::<E>(&mut a), first.as_mut().map(dense::<E>));
+    let (a, h0) = (dense::<E>(&mut a), dense::<E>(&mut h0));
     let mut states = dense::<E>(&mut x).to_vec();
     for (n, row) in states.chunks_exact_mut((t * h).max(1)).enumerate() {
         for k in 0..t * h {
-            let previous = if k < h {
-                first.map_or(E::zeroed(), |first| first[n * h + k])
-            } else {
-                row[k - h]
-            };
+            let previous = if k < h { h0[n * h + k] } else { row[k - h] };
             row[k] = a[k % h] * previous + row[k];
         }
     }
@@ -72,7 +67,7 @@ fn flex_states<E: Number>(mut x: FlexTensor, mut a: FlexTensor, h0: Given<Flex>)
 
 fn flex_gradients<E: Number>(
     mut a: FlexTensor,
-    h0: Given<Flex>,
+    mut h0: FlexTensor,
     mut states: FlexTensor,
     mut d: FlexTensor,
 ) -> (FlexTensor, FlexTensor, FlexTensor) {
@@ -80,19 +75,14 @@ fn flex_gradients<E: Number>(
     CALLS.set(CALLS.get() + 1);
     let shape = states.shape();
     let [n, t, h] = shape.dims();
-    let mut first = h0.into_option();
-    let (a, first) = (dense::<E>(&mut a), first.as_mut().map(dense::<E>));
+    let (a, h0) = (dense::<E>(&mut a), dense::<E>(&mut h0));
     let states = dense::<E>(&mut states);
     let mut dx = dense::<E>(&mut d).to_vec();
     let (mut da, mut carry) = (vec![E::zeroed(); h], vec![E::zeroed(); n * h]);
     for n in 0..n {
         for k in (0..t * h).rev() {
             let (at, j) = (n * t * h + k, k % h);
-            let previous = if k < h {
-                first.map_or(E::zeroed(), |first| first[n * h + j])
-            } else {
-                states[at - h]
-            };
+            let previous = if k < h { h0[n * h + j] } else { states[at - h] };
             dx[at] = dx[at] + carry[n * h + j];
             da[j] = da[j] + dx[at] * previous;
             carry[n * h + j] = a[j] * dx[at];

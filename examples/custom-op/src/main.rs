@@ -25,10 +25,12 @@ fn main() {
 fn learn(steps: usize) -> Vec<f32> {
     let device = Device::flex();
     let x = Tensor::<3>::random([16, 50, 3], Distribution::Normal(0.0, 1.0), &device);
-    let expected = linear_recurrence(x.clone(), Tensor::from_floats(DECAYS, &device), None);
+    let h0 = Tensor::<2>::zeros([16, 3], &device);
+    let expected = Tensor::from_floats(DECAYS, &device);
+    let expected = linear_recurrence(x.clone(), expected, h0.clone());
     let mut a = Tensor::<1>::zeros([3], &device.autodiff()).require_grad();
     for _ in 0..steps {
-        let states = linear_recurrence(x.clone(), a.clone(), None);
+        let states = linear_recurrence(x.clone(), a.clone(), h0.clone());
         let gradients = (states - expected.clone()).square().mean().backward();
         let d_a = a.grad(&gradients).expect("a is tracked");
         a = (a.inner() - d_a * 0.05).autodiff().require_grad();

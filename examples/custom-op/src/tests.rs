@@ -4,7 +4,7 @@ use burn::backend::{Dispatch, DispatchTensor};
 use burn::tensor::{Device, Distribution, Tensor, Tolerance};
 use burn_gradcheck::{Finding, GradCheck};
 
-use crate::backend::{Given, RecurrenceBackend};
+use crate::backend::RecurrenceBackend;
 use crate::composed::{gradients, states};
 use crate::flex::CALLS;
 use crate::operator::linear_recurrence;
@@ -32,17 +32,16 @@ fn assert_same<const D: usize>(actual: DispatchTensor, expected: DispatchTensor)
 #[test]
 fn kernels_agree_with_the_specification() {
     let (x, a, h0) = inputs();
-    let d = random([2, 5, 4]).swap_dims(0, 1);
-    let raw = |tensor: &Tensor<3>| tensor.clone().into_dispatch();
-    let raw_a = || a.clone().into_dispatch();
-    let raw_h0 = || Given::Yes(h0.clone().into_dispatch());
-    let expected = states::<Dispatch>(raw(&x), raw_a(), raw_h0());
+    let d = random([2, 5, 4]).swap_dims(0, 1).into_dispatch();
+    let (x, a, h0) = (x.into_dispatch(), a.into_dispatch(), h0.into_dispatch());
+    let expected = states::<Dispatch>(x.clone(), a.clone(), h0.clone());
     CALLS.set(0);
-    let actual = Dispatch::recurrence(raw(&x), raw_a(), raw_h0());
+    let actual = Dispatch::recurrence(x, a.clone(), h0.clone());
     assert_eq!(CALLS.get(), 1, "the kernel of the forward pass");
     assert_same::<3>(actual, expected.clone());
-    let of_default = gradients::<Dispatch>(raw_a(), raw_h0(), expected.clone(), raw(&d));
-    let of_kernel = Dispatch::recurrence_gradients(raw_a(), raw_h0(), expected, raw(&d));
+    let (of_a, of_h0, of_d) = (a.clone(), h0.clone(), d.clone());
+    let of_default = gradients::<Dispatch>(of_a, of_h0, expected.clone(), of_d);
+    let of_kernel = Dispatch::recurrence_gradients(a, h0, expected, d);
     assert_eq!(CALLS.get(), 2, "the kernel of the backward pass");
     assert_same::<3>(of_kernel.0, of_default.0);
     assert_same::<1>(of_kernel.1, of_default.1);
@@ -56,14 +55,15 @@ fn gradients_agree_with_finite_differences() {
         .input("x", x.clone())
         .input("a", a.clone())
         .input("h0", h0.clone())
-        .check(|at| linear_recurrence(at.get("x"), at.get("a"), Some(at.get("h0"))))
+        .check(|at| linear_recurrence(at.get("x"), at.get("a"), at.get("h0")))
         .assert();
 
-    // Without h0, and with a constant, which must get no gradient.
+    // A constant must get no gradient.
     let report = GradCheck::new()
         .input("x", x)
         .constant("a", a)
-        .check(|at| linear_recurrence(at.get("x"), at.get("a"), None));
+        .input("h0", h0)
+        .check(|at| linear_recurrence(at.get("x"), at.get("a"), at.get("h0")));
     report.assert();
     assert_eq!(report.input("a").unwrap().finding, Finding::Constant);
 }
@@ -71,7 +71,8 @@ fn gradients_agree_with_finite_differences() {
 #[test]
 fn empty_inputs_do_not_panic() {
     for shape in [[0, 4, 3], [2, 0, 3], [2, 4, 0]] {
-        let y = linear_recurrence(random(shape), random([shape[2]]), None);
+        let [n, _, h] = shape;
+        let y = linear_recurrence(random(shape), random([h]), random([n, h]));
         assert_eq!(y.dims(), shape);
     }
 }
