@@ -4,14 +4,14 @@ use burn::nn::{Embedding, Linear};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gru_op::{PreparedGru, SequenceOptions};
 
-use crate::error::Error;
+use crate::Error;
 use crate::symbols::{END, END_OF_LETTERS, PHONEMES, START, letters};
 
 /// The maximum number of phonemes per word, as in g2p_en.
-pub const STEPS: usize = 20;
+const STEPS: usize = 20;
 
-/// The model of g2p_en. One GRU reads the letters. The other generates the phonemes one by one, each the
-/// most likely after the previous ones.
+/// The model of g2p_en. One GRU reads the letters. The other generates the phonemes one by one, each the most likely
+/// after the previous ones.
 #[derive(Debug)]
 pub struct G2p {
     /// Letters to `[E]`.
@@ -30,41 +30,40 @@ pub struct G2p {
 pub type Scores = Vec<Vec<f32>>;
 
 impl G2p {
-    /// The phonemes of each word, as from `predict` of g2p_en: lower-case letters a to z are known, all
-    /// other characters are `<unk>`.
+    /// The phonemes of each word, as from `predict` of g2p_en: lower-case letters a to z are known, all other
+    /// characters are `<unk>`.
     ///
     /// # Errors
     /// If the device cannot be read.
+    ///
+    /// # Panics
+    /// If there are no words.
     pub fn phonemes(&self, words: &[&str]) -> Result<Vec<Vec<&'static str>>, Error> {
         let (tokens, _) = self.run(words)?;
-        let name = |&token: &i32| PHONEMES[token as usize];
-        Ok(tokens
-            .iter()
-            .map(|row| row.iter().map(name).collect())
-            .collect())
+        let names = |row: Vec<i32>| row.iter().map(|&token| PHONEMES[token as usize]).collect();
+        Ok(tokens.into_iter().map(names).collect())
     }
 
-    /// The phonemes of each word as numbers, and the scores from which they were chosen. A finished word
-    /// is still scored until all words are finished.
+    /// The phonemes of each word as numbers, and the scores from which they were chosen. A finished word is still
+    /// scored until all words are finished.
     ///
     /// # Errors
     /// If the device cannot be read.
+    ///
+    /// # Panics
+    /// If there are no words.
     pub fn run(&self, words: &[&str]) -> Result<(Vec<Vec<i32>>, Scores), Error> {
-        let mut phonemes = vec![Vec::new(); words.len()];
-        let mut scores = Scores::new();
-        if words.is_empty() {
-            return Ok((phonemes, scores));
-        }
         let device = self.letters.weight.val().device();
+        let (mut phonemes, mut scores) = (vec![Vec::new(); words.len()], Scores::new());
         let mut state = self.encode(words, &device);
         let mut last = vec![START; words.len()];
         let mut ended = vec![false; words.len()];
-        for _ in 0..STEPS {
-            let x = self.phonemes.forward(column(&last, &device)).squeeze_dim(1); // [N, E]
-            let (h, next) = self.decoder.step(x, Some(state)); // [N, H]
+        while scores.len() < STEPS && ended.contains(&false) {
+            let tokens = TensorData::new(last.clone(), [words.len(), 1]);
+            let x = self.phonemes.forward(Tensor::from_data(tokens, &device)); // [N, 1, E]
+            let (h, next) = self.decoder.step(x.squeeze_dim(1), Some(state)); // [N, H]
             state = next;
-            let step = self.head.forward(h).try_into_vec_as::<f32>();
-            let step = step.map_err(|e| Error::Device(e.to_string()))?; // [N, 74]
+            let step = self.head.forward(h).try_into_vec_as::<f32>()?; // [N, 74]
             for (row, of_row) in step.chunks_exact(PHONEMES.len()).enumerate() {
                 last[row] = likeliest(of_row);
                 ended[row] |= last[row] == END;
@@ -73,9 +72,6 @@ impl G2p {
                 }
             }
             scores.push(step);
-            if ended.iter().all(|&ended| ended) {
-                break;
-            }
         }
         Ok((phonemes, scores))
     }
@@ -84,25 +80,17 @@ impl G2p {
     fn encode(&self, words: &[&str], device: &Device) -> Tensor<3> {
         let rows: Vec<Vec<i32>> = words.iter().map(|word| letters(word)).collect();
         let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
-        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let longest = *lengths.iter().max().expect("there are words");
         let mut tokens = vec![END_OF_LETTERS; rows.len() * longest];
         for (place, row) in tokens.chunks_exact_mut(longest).zip(&rows) {
             place[..row.len()].copy_from_slice(row);
         }
         let tokens = TensorData::new(tokens, [rows.len(), longest]);
-        let x = self.letters.forward(Tensor::from_data(tokens, device)); // [N, T, E]
-        if lengths.iter().all(|&length| length == longest) {
-            self.encoder.forward(x, None).1
-        } else {
-            let options = SequenceOptions::new().lengths(&lengths);
-            self.encoder.forward_with(x, options).1
-        }
+        let tokens = Tensor::<2, Int>::from_data(tokens, device);
+        let options = SequenceOptions::new().lengths(&lengths);
+        let x = self.letters.forward(tokens); // [N, T, E]
+        self.encoder.forward_with(x, options).1
     }
-}
-
-/// One token per row: `[N, 1]`.
-fn column(tokens: &[i32], device: &Device) -> Tensor<2, Int> {
-    Tensor::from_data(TensorData::new(tokens.to_vec(), [tokens.len(), 1]), device)
 }
 
 /// The index of the first maximum, as in numpy's argmax.

@@ -1,7 +1,7 @@
 //! Letters and phonemes in the order of the weights.
 
 /// The token of an unknown letter.
-pub const UNKNOWN: i32 = 1;
+const UNKNOWN: i32 = 1;
 /// The token at the end of the letters: `</s>`.
 pub const END_OF_LETTERS: i32 = 2;
 /// The number of letters, including `<pad>`, `<unk>` and `</s>`.
@@ -29,16 +29,4 @@ pub fn letters(word: &str) -> Vec<i32> {
         _ => UNKNOWN,
     };
     word.chars().map(letter).chain([END_OF_LETTERS]).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn letters_are_counted_from_three() {
-        assert_eq!(letters("az'É"), [3, 28, UNKNOWN, UNKNOWN, END_OF_LETTERS]);
-        assert_eq!(letters(""), [END_OF_LETTERS]);
-        assert_eq!(letters("z")[0] as usize, LETTERS - 1);
-    }
 }
