@@ -1,27 +1,10 @@
-//! RNNoise on streams of `gru-cpu`: the parts of the program `denoise`.
+//! RNNoise on streams of `gru-cpu`.
 //!
-//! A frame is 480 samples, 10 ms at 48 kHz. [`denoiser::Denoiser`] processes the frames of one channel:
-//! analysis (by nnnoiseless), [`network`], gains and synthesis. [`mod@file`] processes the channels of a
-//! WAV.
-#![deny(missing_docs)]
+//! A frame is 480 samples, 10 ms at 48 kHz. [`Denoiser`](denoiser::Denoiser) processes the frames of one channel:
+//! analysis (by nnnoiseless), [`network`], gains and synthesis.
 
-pub mod bands;
-pub mod compare;
-pub mod config;
-pub mod demo;
 pub mod denoiser;
-pub mod error;
-pub mod file;
-pub mod model;
 pub mod network;
-pub mod noise;
-pub mod speech;
-pub mod stopwatch;
-pub mod suppressor;
-pub mod synthesis;
-pub mod v2;
-pub mod wav;
-pub mod weights;
 
 /// Samples per second of the training data.
 pub const RATE: u32 = 48_000;

@@ -1,115 +1,83 @@
-//! Removes noise from speech. Commands and exit codes.
+//! Removes noise from speech in a WAV file, and compares the precisions of the network's weights.
 
+use std::error::Error;
 use std::fs::File;
-use std::io::Read;
+use std::io::BufWriter;
 use std::path::Path;
-use std::process::ExitCode;
-use std::sync::Arc;
 
-use clap::Parser;
+use denoise::RATE;
+use denoise::denoiser::denoise;
+use denoise::network::Model;
 use gru_cpu::spec::Precision;
+use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
 
-use denoise::config::{Cli, Command, CompareArgs, DemoArgs, FileArgs, WeightsArgs};
-use denoise::error::Error;
-use denoise::model::Model;
-use denoise::suppressor::Suppressor;
-use denoise::v2::arrays::{self, Arrays};
-use denoise::{compare, demo, file, v2};
-
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match &cli.command {
-        None => run_file(&cli.file),
-        Some(Command::Demo(args)) => run_demo(args),
-        Some(Command::Compare(args)) => run_compare(args),
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [input, output] = &arguments[..] else {
+        return Err("usage: denoise IN.wav OUT.wav".into());
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
+    let channels = read(Path::new(input)).map_err(|e| format!("{input}: {e}"))?;
+    let mut full: Vec<Vec<f32>> = vec![];
+    println!("precision   bytes of GRUs   network, µs   difference, dB");
+    for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
+        let model = Model::new(precision);
+        let denoised = channels.iter().map(|sound| denoise(&model, sound));
+        let (sounds, times): (Vec<_>, Vec<_>) = denoised.unzip();
+        let (name, time) = (format!("{precision:?}"), times.iter().sum::<f64>());
+        let time = time / channels.len() as f64;
+        print!("{name:9}   {:13}   {time:11.2}", model.bytes());
+        if full.is_empty() {
+            println!();
+            full = sounds;
+        } else {
+            println!("   {:14.1}", distance(&sounds.concat(), &full.concat()));
         }
     }
+    write(Path::new(output), &full).map_err(|e| format!("{output}: {e}").into())
 }
 
-/// Loads RNNoise 0.2 in some precisions.
-fn load_v2<const N: usize>(
-    path: &Path,
-    precisions: [Precision; N],
-) -> Result<[Arc<v2::model::Model>; N], Error> {
-    let path = path.to_path_buf();
-    let mut bytes = Vec::new();
-    let read = File::open(&path)
-        // Reads one byte more than allowed, because a device could be endless.
-        .and_then(|file| {
-            file.take(arrays::LONGEST as u64 + 1)
-                .read_to_end(&mut bytes)
-        });
-    match read {
-        Err(source) => return Err(Error::ReadWeights { path, source }),
-        Ok(read) if read > arrays::LONGEST => return Err(Error::LongModel { path }),
-        Ok(_) => {}
+/// The power of the difference of two sounds relative to the power of the second, in dB.
+fn distance(sound: &[f32], reference: &[f32]) -> f64 {
+    let power = |x: f32| f64::from(x).powi(2);
+    let error: f64 = sound.iter().zip(reference).map(|(a, b)| power(a - b)).sum();
+    10.0 * (error / reference.iter().copied().map(power).sum::<f64>()).log10()
+}
+
+/// Reads every channel of a file. Full scale is 1.
+fn read(path: &Path) -> Result<Vec<Vec<f32>>, Box<dyn Error>> {
+    let reader = WavReader::open(path)?;
+    let spec = reader.spec();
+    if spec.sample_rate != RATE {
+        let found = spec.sample_rate;
+        return Err(format!("sample rate: expected {RATE}, got {found}").into());
     }
-    let models = || {
-        let arrays = Arrays::parse(&bytes)?;
-        let mut models = Vec::with_capacity(N);
-        for precision in precisions {
-            models.push(Arc::new(v2::model::Model::new(&arrays, precision)?));
+    let samples: Vec<f32> = match spec.sample_format {
+        SampleFormat::Float => reader.into_samples().collect::<Result<_, _>>()?,
+        SampleFormat::Int => {
+            let scale = (1u64 << (spec.bits_per_sample - 1)) as f32;
+            let samples = reader.into_samples::<i32>();
+            let samples = samples.map(|sample| Ok(sample? as f32 / scale));
+            samples.collect::<Result<_, hound::Error>>()?
         }
-        Ok(models
-            .try_into()
-            .ok()
-            .expect("one model for each precision"))
     };
-    models().map_err(|source| Error::Model { path, source })
+    let channels = usize::from(spec.channels);
+    let channel = |c: usize| samples.iter().skip(c).step_by(channels).copied().collect();
+    Ok((0..channels).map(channel).collect())
 }
 
-fn load(args: &WeightsArgs) -> Result<Box<dyn Suppressor>, Error> {
-    match &args.model {
-        Some(path) => {
-            let [model] = load_v2(path, [args.precision.into()])?;
-            Ok(Box::new(model))
+/// Writes channels of equal length as float32 to a new file.
+fn write(path: &Path, channels: &[Vec<f32>]) -> Result<(), Box<dyn Error>> {
+    let spec = WavSpec {
+        channels: channels.len() as u16,
+        sample_rate: RATE,
+        bits_per_sample: 32,
+        sample_format: SampleFormat::Float,
+    };
+    let mut writer = WavWriter::new(BufWriter::new(File::create_new(path)?), spec)?;
+    for at in 0..channels[0].len() {
+        for channel in channels {
+            writer.write_sample(channel[at])?;
         }
-        None => Ok(Box::new(Arc::new(Model::published()))),
     }
-}
-
-fn run_file(args: &FileArgs) -> Result<(), Error> {
-    let (Some(input), Some(output)) = (&args.input, &args.output) else {
-        unreachable!("clap requires both without a command");
-    };
-    let model = load(&args.weights)?;
-    let start = std::time::Instant::now();
-    let heard = file::denoise(&*model, input, output)?;
-    let seconds = heard.samples as f64 / f64::from(denoise::RATE);
-    println!(
-        "wrote {}: {seconds:.2} s, {}, a voice in {:.0}% of the frames; took {:.2} s",
-        output.display(),
-        match heard.channels {
-            1 => "1 channel".to_owned(),
-            channels => format!("{channels} channels"),
-        },
-        100.0 * heard.voiced,
-        start.elapsed().as_secs_f64(),
-    );
-    Ok(())
-}
-
-fn run_demo(args: &DemoArgs) -> Result<(), Error> {
-    let model = load(&args.weights)?;
-    print!("{}", demo::run(&*model, &args.folder)?);
-    Ok(())
-}
-
-fn run_compare(args: &CompareArgs) -> Result<(), Error> {
-    let model = Arc::new(Model::published());
-    let text = match &args.model {
-        Some(path) => {
-            let precisions = [Precision::Full, Precision::Bf16, Precision::Int8];
-            compare::precisions(&model, &load_v2(path, precisions)?, &args.input)?
-        }
-        None => compare::run(&model, &args.input)?,
-    };
-    print!("{text}");
-    Ok(())
+    Ok(writer.finalize()?)
 }
