@@ -21,7 +21,7 @@ fn noisy(seed: u64) -> Vec<f32> {
             .map(|h| (TAU * h as f32 * phase).sin() / h as f32)
             .sum();
         let loudness = (TAU * 3.0 * second).sin().max(0.0);
-        0.2 * loudness * voice + rng.random_range(-0.05..0.05)
+        0.1 * loudness * voice + rng.random_range(-0.05..0.05)
     };
     (0..4 * RATE).map(sample).collect()
 }
@@ -51,14 +51,13 @@ fn the_sound_is_that_of_nnnoiseless() {
         let expected = &expected[FRAME..];
         let pairs = full.iter().zip(expected);
         let largest = pairs.map(|(a, b)| (a - b).abs()).max_by(f32::total_cmp);
-        println!("{largest:?}");
-        // nnnoiseless computes tanh and σ from a table with errors up to 3e-6.
-        assert!(largest.unwrap() < 1.4e-6, "{largest:?}");
-        for (precision, least) in [(Precision::Bf16, 60.0), (Precision::Int8, 40.0)] {
+        // nnnoiseless computes tanh and σ from a table with errors up to 3e-6. Measured: 4.6e-7.
+        assert!(largest.unwrap() < 1e-6, "{largest:?}");
+        // Three dB less than measured. RNNoise's weights have 8 bits, so 16 bits store them exactly.
+        for (precision, least) in [(Precision::Bf16, 132.5), (Precision::Int8, 37.7)] {
             let (rounded, _) = denoise(&Model::new(precision), &noisy);
             let error = power(rounded.iter().zip(&full).map(|(a, b)| a - b));
             let db = 10.0 * (power(full.iter().copied()) / error).log10();
-            println!("{precision:?} {db}");
             assert!(db > least, "{precision:?}: {db} dB");
         }
     }
@@ -77,7 +76,7 @@ fn the_program_writes_a_new_file() {
     let mut writer = hound::WavWriter::create(&from, spec).unwrap();
     let noisy = noisy(5);
     for (k, x) in noisy[..RATE as usize + 7].iter().enumerate() {
-        writer.write_sample((x * 20_000.0) as i16).unwrap();
+        writer.write_sample((x * FULL_SCALE) as i16).unwrap();
         writer
             .write_sample(if k < 9000 { 0i16 } else { 300 })
             .unwrap();
@@ -94,9 +93,12 @@ fn the_program_writes_a_new_file() {
     let mut reader = hound::WavReader::open(&to).unwrap();
     assert_eq!((reader.spec().channels, reader.duration()), (2, RATE + 7));
     let samples: Vec<f32> = reader.samples().map(Result::unwrap).collect();
-    let loud = |samples: &[f32]| power(samples.iter().copied());
-    // TODO
-    assert!(samples.iter().all(|x| x.is_finite()) && loud(&samples) > 0.0);
+    let channel = |c: usize| samples.iter().skip(c).step_by(2);
+    // Silence passes unchanged, and noise without a voice gets quieter.
+    assert!(channel(1).take(8000).all(|&x| x == 0.0));
+    let [before, after] = [&noisy[..], &channel(0).copied().collect::<Vec<_>>()]
+        .map(|sound| power(sound[RATE as usize / 2..][..4800].iter().copied()));
+    assert!(after < 0.1 * before, "{before} {after}");
     // It does not replace a file.
     assert!(!run().status.success());
 }
