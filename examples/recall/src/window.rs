@@ -2,13 +2,12 @@
 
 use std::error::Error;
 
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Int, Tensor};
 use gru_op::starts_after;
-use rand::distr::{Distribution, weighted::WeightedIndex};
 use rand::rngs::StdRng;
 
 use crate::agent::Agent;
-use crate::env::{Environments, SYMBOLS};
+use crate::env::Environments;
 use crate::network::Network;
 
 /// T, the steps of a window: two episodes on average. Gradients stop at its start, the state is carried.
@@ -44,36 +43,25 @@ impl Window {
         state: &mut Tensor<3>,
         rng: &mut StdRng,
     ) -> Result<Self, Box<dyn Error>> {
-        let (before, device, n) = (state.clone(), state.device(), environments.shown.len());
-        let flags = |flags: &[bool]| {
-            Tensor::<1, Bool>::from_bool(TensorData::new(flags.to_vec(), [n]), &device)
-        };
-        let ints = |values: &[i32]| {
-            Tensor::<1, Int>::from_data(TensorData::new(values.to_vec(), [n]), &device)
-        };
-        let look = |environments: &Environments, state: Tensor<3>| {
-            let starts = agent.acts(flags(&environments.starts));
-            network.step(ints(&environments.shown), state, starts)
-        };
-        let first = flags(&environments.starts);
+        let (before, device) = (state.clone(), state.device());
+        let shown = |of: &Environments| Tensor::<1, Int>::from_ints(&of.shown[..], &device);
+        let starts = |of: &Environments| Tensor::<1, Bool>::from_bool(&of.starts[..], &device);
+        let look =
+            |of: &Environments, state| network.step(shown(of), state, agent.acts(starts(of)));
+        let first = starts(environments);
         let (mut symbols, mut actions, mut log_probs) = (vec![], vec![], vec![]);
         let (mut values, mut rewards, mut dones) = (vec![], vec![], vec![]);
         for _ in 0..STEPS {
             let (heads, next) = look(environments, state.clone());
             *state = next;
-            let probabilities = heads.log_probs.clone().exp().try_into_vec_as::<f32>()?;
-            let mut chosen = vec![];
-            for of_row in probabilities.chunks_exact(SYMBOLS) {
-                chosen.push(WeightedIndex::new(of_row)?.sample(rng) as i32);
-            }
-            symbols.push(ints(&environments.shown));
-            let earned = environments.step(&chosen, rng);
-            let action = ints(&chosen).unsqueeze_dim(1);
+            symbols.push(shown(environments));
+            let action = heads.log_probs.clone().exp().categorical(1); // [N, 1]
+            let earned = environments.step(&action.clone().try_into_vec_as::<i32>()?, rng);
             log_probs.push(heads.log_probs.gather(1, action.clone()));
             actions.push(action);
             values.push(heads.values);
             rewards.push(Tensor::<1>::from_floats(&earned[..], &device));
-            dones.push(flags(&environments.starts));
+            dones.push(starts(environments));
         }
         let (heads, _) = look(environments, state.clone());
         let (values, rewards) = (Tensor::cat(values, 1), Tensor::stack::<2>(rewards, 1));
