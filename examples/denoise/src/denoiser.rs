@@ -32,8 +32,6 @@ pub struct Denoiser<'a> {
     window: Vec<f32>,
     /// The second half of the last window, to be added to the first half of the next.
     overlap: [f32; FRAME],
-    /// The time that the network took.
-    pub time: Duration,
 }
 
 impl<'a> Denoiser<'a> {
@@ -54,20 +52,20 @@ impl<'a> Denoiser<'a> {
             window: window.collect(),
             inverse,
             overlap: [0.0; FRAME],
-            time: Duration::ZERO,
         }
     }
 
-    /// Reads a frame in the scale of 16-bit integers and writes the previous frame without noise. A silent frame passes
-    /// unchanged and skips the network.
-    pub fn frame(&mut self, input: &[f32], output: &mut [f32]) {
+    /// Reads a frame in the scale of 16-bit integers and writes the previous frame without noise. Returns the time that
+    /// the network took. A silent frame passes unchanged and skips the network.
+    pub fn frame(&mut self, input: &[f32], output: &mut [f32]) -> Duration {
         self.analysis.shift_and_filter_input(input);
         let silent = self.analysis.compute_frame_features();
         self.spectrum.copy_from_slice(&self.analysis.x);
+        let mut time = Duration::ZERO;
         if !silent {
             let start = Instant::now();
             let mut gains = self.network.frame(self.analysis.features());
-            self.time += start.elapsed();
+            time = start.elapsed();
             self.analysis.pitch_filter(&gains);
             for (gain, last) in gains.iter_mut().zip(&mut self.last) {
                 *gain = gain.max(LEAST_FALL * *last);
@@ -90,6 +88,7 @@ impl<'a> Denoiser<'a> {
             *y = new + kept;
         }
         self.overlap.copy_from_slice(second);
+        time
     }
 
     /// Multiplies the spectrum by gains, interpolated between the peaks of the bands. Above the last peak the gain is 0.
@@ -106,19 +105,17 @@ impl<'a> Denoiser<'a> {
     }
 }
 
-/// Denoises a whole channel, whose full scale is 1. The result has the same length and no delay. Also returns the time
-/// that the network took for a frame on average, in µs.
-pub fn denoise(model: &Model, sound: &[f32]) -> (Vec<f32>, f64) {
+/// Denoises a whole channel, whose full scale is 1. The result has the same length and no delay. Also returns the
+/// times that the network took for the frames.
+pub fn denoise(model: &Model, sound: &[f32]) -> (Vec<f32>, Vec<Duration>) {
     let mut denoiser = Denoiser::new(model);
     let frames = sound.len().div_ceil(FRAME);
     // The output is a frame late, so a frame of silence follows.
     let mut scaled: Vec<f32> = sound.iter().map(|x| x * FULL_SCALE).collect();
     scaled.resize((frames + 1) * FRAME, 0.0);
     let mut denoised = vec![0.0; scaled.len()];
-    for (x, y) in scaled.chunks(FRAME).zip(denoised.chunks_mut(FRAME)) {
-        denoiser.frame(x, y);
-    }
+    let pairs = scaled.chunks(FRAME).zip(denoised.chunks_mut(FRAME));
+    let times = pairs.map(|(x, y)| denoiser.frame(x, y)).collect();
     let denoised = denoised[FRAME..][..sound.len()].iter();
-    let micros = 1e6 * denoiser.time.as_secs_f64() / frames.max(1) as f64;
-    (denoised.map(|y| y / FULL_SCALE).collect(), micros)
+    (denoised.map(|y| y / FULL_SCALE).collect(), times)
 }

@@ -23,9 +23,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let model = Model::new(precision);
         let denoised = channels.iter().map(|sound| denoise(&model, sound));
         let (sounds, times): (Vec<_>, Vec<_>) = denoised.unzip();
-        let (name, time) = (format!("{precision:?}"), times.iter().sum::<f64>());
-        let time = time / channels.len() as f64;
-        print!("{name:9}   {:13}   {time:11.2}", model.bytes());
+        let mut times = times.concat();
+        times.sort();
+        let (name, time) = (format!("{precision:?}"), times[times.len() / 2]);
+        let micros = 1e6 * time.as_secs_f64();
+        print!("{name:9}   {:13}   {micros:11.1}", model.bytes());
         if full.is_empty() {
             println!();
             full = sounds;
