@@ -6,7 +6,7 @@ use burn::backend::autodiff::{
     grads::Gradients,
     ops::{Backward, Ops, OpsKind},
 };
-use burn::backend::{AutodiffBackend, Backend, tensor::FloatTensor};
+use burn::backend::{Backend, tensor::FloatTensor};
 
 use crate::backend::RecurrenceBackend;
 
