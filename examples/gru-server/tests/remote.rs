@@ -28,7 +28,7 @@ struct Model {
 
 /// Trains to add up the numbers of each row `[N,T,1]`, and returns the loss of each step.
 fn train(model: &Model, x: &Tensor<3>, device: &Device) -> Vec<f32> {
-    let mut model = model.clone().to_device(device);
+    let mut model = model.clone().fork(device);
     let x = x.clone().to_device(device);
     let mut adam = AdamConfig::new().init();
     let step = |_| {

@@ -95,7 +95,8 @@ impl Window {
             log_probs: self.log_probs.clone().select(0, rows()),
             advantages: self.advantages.clone().select(0, rows()),
             returns: self.returns.clone().select(0, rows()),
-            starts: self.starts.clone().select(0, rows()),
+            // As integers, because Flex's select returns bytes for booleans.
+            starts: self.starts.clone().int().select(0, rows()).bool(),
             state: self.state.clone().select(1, rows()),
             right: self.right,
         }
