@@ -34,8 +34,8 @@ fn the_first_symbol_earns_a_reward_after_the_first_step() {
         let actions: Vec<i32> = first.iter().map(name).collect();
         let starts = environments.starts.clone();
         let rewards = environments.step(&actions, &mut rng);
-        for n in 0..3 {
-            assert_eq!(rewards[n] == 1.0, !starts[n] && step % 2 == 0);
+        for (n, reward) in rewards.into_iter().enumerate() {
+            assert_eq!(reward == 1.0, !starts[n] && step % 2 == 0);
             if environments.starts[n] {
                 first[n] = environments.shown[n];
                 episodes += 1;
