@@ -61,3 +61,27 @@ impl ModuleVisitor for Scale<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::nn::LinearConfig;
+    use burn::tensor::Device;
+
+    #[test]
+    fn large_gradients_are_scaled_together() {
+        let device = Device::flex().autodiff();
+        let model = LinearConfig::new(2, 1).init(&device);
+        // dy/dw = x = (3, 4) and dy/db = 1 have a norm of √26.
+        let x = Tensor::<2>::from_floats([[3.0, 4.0]], &device);
+        for (max_norm, expected) in [(2.0, 2.0), (6.0, 26f64.sqrt())] {
+            let gradients = model.forward(x.clone()).backward();
+            let gradients = GradientsParams::from_grads(gradients, &model);
+            let (gradients, before) = clip_norm(&model, gradients, max_norm);
+            let (_, after) = clip_norm(&model, gradients, 100.0);
+            let [before, after]: [f64; 2] = [before.into_scalar(), after.into_scalar()];
+            assert!((before - 26f64.sqrt()).abs() < 1e-5, "{before}");
+            assert!((after - expected).abs() < 1e-5, "{after}");
+        }
+    }
+}
