@@ -55,7 +55,7 @@ const INFERRED: [(&str, Strategy, bool); 7] = [
     ("N64 H128", Strategy::Inferred, false),
     ("N256 H200", Strategy::Independent, false),
     ("N64 H512", Strategy::Independent, true),
-    ("N4 H512", Strategy::Inferred, false),
+    ("N3 H512", Strategy::Inferred, false),
     ("N64 H1024", Strategy::Inferred, true),
 ];
 
