@@ -35,19 +35,3 @@ pub(crate) fn request_large_pages<E>(buffer: &[E]) {
 /// Does nothing: only Linux has this request.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn request_large_pages<E>(_: &[E]) {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_of_any_size_are_zeros_that_can_be_written() {
-        for len in [0, 1, 1 << 21, (1 << 22) + 12_345] {
-            let mut zeros = buffer::<f32>(len);
-            assert_eq!(zeros.len(), len);
-            assert!(zeros.iter().all(|&v| v == 0.0));
-            zeros.fill(1.0);
-            assert!(zeros.iter().all(|&v| v == 1.0));
-        }
-    }
-}

@@ -2,114 +2,109 @@
 
 mod support;
 
-use gru_cpu::{
-    Gru,
-    spec::{Activation, Activations, Direction, GruSpec, Order, Reset, Sizes},
-};
-use support::{Case, RESULTS, agree_in_kind};
+use gru_cpu::spec::{Activation, Lengths};
+use gru_testkit::{case::Case, matrix::covering, runs::Known};
+use support::{F32, Problem};
 
-/// One thread agrees with the float64 oracle, within the tolerances of `kernels`. More threads return its bits.
-fn check(case: &Case<f64>) {
-    let (single, plain) = (case.cast::<f32>(), case.plain());
+/// Both kinds of gradients with each number of threads have the bits of one thread.
+fn same_bits(id: &str, problem: &Problem<f32>) {
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        pool.expect("a pool")
-            .install(|| [false, true].map(|lean| single.run(lean)))
+        let run = || [false, true].map(|is_lean| problem.run(is_lean).bits());
+        pool.expect("a pool").install(run)
     };
     let expected = run(1);
-    for one in &expected {
-        agree_in_kind(&format!("{:?}", case.gru), [2e-6, 5e-6], one, &plain);
-    }
     for threads in [2, 3, 3, 5, 8] {
-        for (got, expected) in run(threads).iter().zip(&expected) {
-            for name in RESULTS {
-                assert_eq!(got[name].len(), expected[name].len());
-                let mut pairs = got[name].iter().zip(&expected[name]);
-                let are_equal =
-                    pairs.all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan());
-                assert!(are_equal, "{threads} threads, {:?}: {name}", case.gru);
-            }
-        }
+        assert!(run(threads) == expected, "{id}: {threads} threads");
     }
 }
 
-const PRESENT: [&str; 5] = ["h0", "w_ih", "b_ih", "b_hh", "recurrent_mask"];
+/// One thread agrees with the oracle, more threads return its bits.
+fn check(case: Case) {
+    let id = case.id();
+    let known = Known::for_kernels(case);
+    let problem = Problem::<f32>::new(&known.truth().0);
+    for is_lean in [false, true] {
+        let outcome = problem.outcome(&problem.run(is_lean));
+        let compared = outcome.compare(&known.truth().1, F32);
+        compared.unwrap_or_else(|error| panic!("{id}: {error}"));
+    }
+    same_bits(&id, &problem);
+}
 
 #[test]
 #[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn any_number_of_threads_any_number_of_times() {
-    let usual = GruSpec::default();
-    let reverse = Order {
-        direction: Direction::Reverse,
-        ..Order::default()
-    };
-    let specs = [
-        (usual, Order::default()),
-        (usual.with_reset(Reset::BeforeMatmul), reverse),
-        (
-            usual.with_activations(Activations {
-                reset: Activation::Softsign,
-                ..Default::default()
-            }),
-            Order::default(),
-        ),
-    ];
     // Split rows, split units, both, only a split input product; sizes that do not fill a tile or a vector.
     let sizes = [
-        (33, 9, 8, 64),
-        (13, 21, 5, 130),
-        (7, 60, 17, 96),
-        (1, 90, 8, 256),
-        (50, 3, 33, 90),
-        (3, 9, 8, 300),
-        (1, 70, 300, 40),
-        (17, 5, 8, 530),
+        "N33 T9 I8 H64",
+        "N13 T21 I5 H130",
+        "N7 T60 I17 H96",
+        "N1 T90 I8 H256",
+        "N50 T3 I33 H90",
+        "N3 T9 I8 H300",
+        "N1 T70 I300 H40",
+        "N17 T5 I8 H530",
+        "N37 T20 I8 H130 lengths",
     ];
-    for (n, t, i, h) in sizes {
-        for (spec, order) in specs {
-            let sizes = Sizes { n, t, i, h };
-            check(&Case::of(Gru { sizes, order, spec }, &PRESENT));
+    let rules: &[&str] = &["mask", "mask before reverse", "mask +softsign"];
+    for mut case in covering(&[&sizes, rules], 2) {
+        if case.has("+softsign") {
+            case.spec.activations.reset = Activation::Softsign;
+        }
+        check(case);
+    }
+    let sizes = ["N33 T6 I8 H64", "N1 T40 I8 H130"];
+    let edges = ["nan-in-x", "nan-in-w_hh"];
+    let with_nan = covering(&[&sizes, &edges, &["mask", "mask before"]], 3);
+    with_nan.into_iter().for_each(check);
+}
+
+/// Lengths that groups cannot share evenly.
+#[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
+fn rows_of_any_lengths() {
+    let uneven = |n: usize| if n == 5 { 20 } else { 1 + n % 3 };
+    let mixed = |n: usize| n * 7 % 21;
+    for words in ["mask", "mask before reverse"] {
+        let mut problem = Problem::of(&format!("N37 T20 I8 H130 {words}"));
+        for lengths in [(0..37).map(uneven).collect(), (0..37).map(mixed).collect()] {
+            problem.lengths = Lengths::Padded(lengths);
+            same_bits(words, &problem);
         }
     }
 }
 
+/// Rows of T steps have the bits of a call without lengths, if every tile is full.
 #[test]
-#[cfg_attr(target_family = "wasm", ignore = "no threads")]
-fn also_with_nan() {
-    for (n, t, h) in [(33, 6, 64), (1, 40, 130)] {
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let spec = GruSpec::default().with_reset(reset);
-            for name in ["x", "w_hh"] {
-                let mut case = Case::new(Sizes { n, t, i: 8, h }, spec, &PRESENT);
-                let middle = case.tensor(name).len() / 2;
-                case.tensor(name)[middle] = f64::NAN;
-                check(&case);
-            }
-        }
-    }
+fn full_rows_are_the_dense_call() {
+    let mut problem = Problem::<f32>::of("N16 T5 I6 H40");
+    let expected = problem.run(false).bits();
+    problem.lengths = Lengths::Padded([5; 16].into());
+    assert_eq!(problem.run(false).bits(), expected);
 }
 
 /// The accuracy of a bias gradient does not depend on the length of the sequence.
 #[test]
 fn long_sums() {
-    let (n, t, i, h) = (8, 4096, 1, 4);
-    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-        let spec = GruSpec::default().with_reset(reset);
+    let (t, h) = (4096, 4);
+    for words in ["", "before"] {
         // The input is projected, so the bias gradient is the sum of the input gradient.
-        let mut case = Case::new(Sizes { n, t, i, h }, spec, &["b_ih"]).cast::<f32>();
-        for (row, x) in case.tensor("x").chunks_exact_mut(t * 3 * h).enumerate() {
-            x.fill(0.3 + 0.05 * row as f32);
-        }
-        case.tensor("d_states").fill(0.7);
-        let got = case.run(false);
-        assert_eq!(got["d_b_ih"].len(), 3 * h);
-        for (unit, &got_unit) in got["d_b_ih"].iter().enumerate() {
-            let of_unit = got["d_x"].iter().skip(unit).step_by(3 * h);
+        let words = format!("N8 T{t} I1 H{h} projected no-b_hh no-h0 {words}");
+        let mut problem = Problem::<f32>::of(&words);
+        let x = problem.inputs.sequence.x.chunks_exact_mut(t * 3 * h);
+        x.enumerate()
+            .for_each(|(row, x)| x.fill(0.3 + 0.05 * row as f32));
+        problem.d_states.fill(0.7);
+        let d = problem.run(false).d;
+        let (d_b_ih, d_x) = (d.b_ih.expect("b_ih"), d.x.expect("x"));
+        for (unit, &got) in d_b_ih.iter().enumerate() {
+            let of_unit = d_x.iter().skip(unit).step_by(3 * h);
             let expected: f64 = of_unit.map(|&d| f64::from(d)).sum();
-            let error = (f64::from(got_unit) - expected).abs() / expected.abs();
+            let error = (f64::from(got) - expected).abs() / expected.abs();
             assert!(
                 error <= 2.0 * f64::from(f32::EPSILON),
-                "d_b_ih[{unit}] = {got_unit}, the sum is {expected}"
+                "d_b_ih[{unit}] = {got}, the sum is {expected}"
             );
         }
     }

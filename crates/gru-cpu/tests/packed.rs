@@ -3,16 +3,17 @@
 mod support;
 
 use gru_cpu::{
-    Gru, Stack, StackInputs, StackLayer, StackStream, Weights,
-    spec::{Direction, GruSpec, Layout, Order, Precision, Reset, Sizes, Update},
+    Stack, StackInputs, StackLayer, StackStream,
+    spec::{Precision, Sizes},
     testing::Isa,
 };
+use gru_testkit::matrix::covering;
 use std::{
     alloc::{GlobalAlloc, Layout as Memory, System},
     cell::Cell,
     sync::Arc,
 };
-use support::Case;
+use support::Problem;
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -38,92 +39,38 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Tensors of a stack.
-const TENSORS: [&str; 7] = [
-    "h0",
-    "w_ih",
-    "b_ih",
-    "b_hh",
-    "step_mask",
-    "starts",
-    "start_state",
-];
-
-/// The layer of a case.
-fn pack(case: &Case<f32>) -> Stack {
-    let Gru { sizes, order, spec } = case.gru;
-    let layer = StackLayer {
-        spec,
-        direction: order.direction,
-        ..StackLayer::new(case.inputs().weights)
-    };
-    Stack::new(Precision::Full, [sizes.i, sizes.h], 1, &[layer])
-}
-
-/// The inputs of a case.
-fn inputs(case: &Case<f32>) -> StackInputs<'_> {
-    let sequence = case.inputs().sequence;
-    StackInputs {
-        state: sequence.h0,
-        step_mask: sequence.step_mask,
-        starts: sequence.starts,
-        start_state: sequence.start_state,
-        ..StackInputs::new(sequence.x)
+fn each_isa(run: impl Fn()) {
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        isa.run(&run);
     }
-}
-
-/// The states after every step.
-fn run(stack: &Stack, case: &Case<f32>, inputs: StackInputs<'_>) -> Vec<f32> {
-    let Sizes { n, t, h, .. } = case.gru.sizes;
-    let (mut y, mut last) = (vec![f32::NAN; n * t * h], vec![f32::NAN; n * h]);
-    stack.forward(case.gru.order.layout, [n, t], inputs, &mut y, &mut last);
-    y
-}
-
-fn specs() -> Vec<(GruSpec, Order)> {
-    let after = GruSpec::default();
-    let before = after.with_reset(Reset::BeforeMatmul);
-    let other = before.with_update(Update::Takes).with_clip_gates(Some(0.7));
-    let (usual, reverse) = (
-        Order::default(),
-        Order {
-            layout: Layout::TimeMajor,
-            direction: Direction::Reverse,
-        },
-    );
-    vec![
-        (after, usual),
-        (before, usual),
-        (other, reverse),
-        (other.with_reset(Reset::AfterMatmul), reverse),
-    ]
 }
 
 #[test]
 fn a_layer_gives_the_bits_of_a_call() {
     // Calls that pack their weights: with fewer rows they read them in place, and add in another order.
-    for (n, t, i, h) in [
-        (1, 25, 3, 5),
-        (2, 24, 0, 33),
-        (13, 13, 7, 40),
-        (33, 8, 20, 70),
-    ] {
-        for (spec, order) in specs() {
-            for present in [&TENSORS[..], &["w_ih"], &["w_ih", "h0", "b_hh"]] {
-                let sizes = Sizes { n, t, i, h };
-                let case = Case::of(Gru { sizes, order, spec }, present).cast();
-                for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-                    isa.run(|| {
-                        let stack = pack(&case);
-                        // Twice: a call leaves no trace in the weights.
-                        for _ in 0..2 {
-                            let got = run(&stack, &case, inputs(&case));
-                            assert_eq!(got, case.states(), "{:?}", case.gru);
-                        }
-                    });
-                }
+    let sizes: &[&str] = &[
+        "N1 T25 I3 H5",
+        "N2 T24 I0 H33",
+        "N13 T13 I7 H40",
+        "N33 T8 I20 H70",
+    ];
+    let rules = [
+        "",
+        "before",
+        "before takes time reverse",
+        "takes time reverse",
+    ];
+    let given = ["skips start-states", "no-h0 no-b_ih no-b_hh", "no-b_ih"];
+    for case in covering(&[sizes, &rules, &given], 3) {
+        let of = Problem::<f32>::new(&case.draw());
+        each_isa(|| {
+            let stack = of.stack(Precision::Full);
+            // Twice: a call leaves no trace in the weights.
+            for _ in 0..2 {
+                let got = of.stack_states(&stack, of.stack_inputs());
+                assert_eq!(got, of.states(), "{}", case.id());
             }
-        }
+        });
     }
 }
 
@@ -136,133 +83,50 @@ fn packed_from(h: usize) -> usize {
 /// number of steps around its limits, inputs up to its limit and past it, and units that do not fill a vector.
 #[test]
 fn small_layers_give_the_bits_of_tiles() {
-    let takes = GruSpec::default().with_update(Update::Takes);
-    let reverse = Order {
-        layout: Layout::TimeMajor,
-        direction: Direction::Reverse,
-    };
-    let orders = [(GruSpec::default(), Order::default()), (takes, reverse)];
-    let calls = [
-        (1, 8),
-        (2, 8),
-        (3, 5),
-        (4, 1),
-        (5, 9),
-        (8, 6),
-        (64 + 9, 65),
-        (7, 64),
-        (7, 65),
+    let calls: &[&str] = &[
+        "T1 I8", "T2 I8", "T3 I5", "T4 I1", "T5 I9", "T8 I6", "T73 I65", "T7 I64", "T7 I65",
     ];
-    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        for (t, i) in calls {
-            for h in [1, 4, 8, 11, 16, 32, 50, 64, 65, 130] {
-                for (spec, order) in orders {
-                    for present in [&["h0", "w_ih", "b_ih", "b_hh"][..], &["w_ih"]] {
-                        let gru = Gru {
-                            sizes: Sizes { n: 1, t, i, h },
-                            order,
-                            spec,
-                        };
-                        isa.run(|| small(&Case::of(gru, present).cast()));
-                    }
-                }
+    let units = [1, 4, 8, 11, 16, 32, 50, 64, 65, 130].map(|h| format!("N1 H{h}"));
+    let units: Vec<&str> = units.iter().map(String::as_str).collect();
+    let options = ["", "takes time reverse", "no-h0 no-b_ih no-b_hh"];
+    for case in covering(&[calls, &units, &options], 3) {
+        let of = Problem::<f32>::new(&case.draw());
+        let Sizes { t, h, .. } = of.gru.sizes;
+        each_isa(|| {
+            let stack = of.stack(Precision::Full);
+            let valid = vec![1.0; t];
+            let by_tiles = StackInputs {
+                step_mask: Some(&valid),
+                ..of.stack_inputs()
+            };
+            let expected = of.stack_states(&stack, by_tiles);
+            let got = of.stack_states(&stack, of.stack_inputs());
+            assert_eq!(got, expected, "{}", case.id());
+            if t >= packed_from(h) {
+                assert_eq!(of.states(), expected, "{}, packed in the call", case.id());
             }
-        }
-    }
-    fn small(case: &Case<f32>) {
-        let Sizes { n, t, h, .. } = case.gru.sizes;
-        let stack = pack(case);
-        let valid = vec![1.0; n * t];
-        let by_tiles = StackInputs {
-            step_mask: Some(&valid),
-            ..inputs(case)
-        };
-        let expected = run(&stack, case, by_tiles);
-        assert_eq!(run(&stack, case, inputs(case)), expected, "{:?}", case.gru);
-        if t >= packed_from(h) {
-            assert_eq!(
-                case.states(),
-                expected,
-                "{:?}, packed in the call",
-                case.gru
-            );
-        }
-    }
-}
-
-#[test]
-fn steps_one_by_one_are_calls_of_one_step() {
-    for (n, i, h) in [(1, 1, 32), (1, 5, 17), (1, 200, 12), (3, 4, 50), (9, 3, 8)] {
-        for (spec, _) in specs() {
-            let case = Case::new(
-                Sizes { n, t: 1, i, h },
-                spec,
-                &["h0", "w_ih", "b_ih", "b_hh"],
-            );
-            let mut case = case.cast::<f32>();
-            let mut stream = StackStream::new(Arc::new(pack(&case)), n);
-            assert!(stream.state().iter().all(|&v| v == 0.0));
-            stream.state_mut().copy_from_slice(case.tensor("h0"));
-            for _ in 0..4 {
-                let expected = run(&pack(&case), &case, inputs(&case));
-                assert_eq!(stream.step(case.tensor("x")), expected, "{spec:?}");
-                case.tensor("h0").copy_from_slice(&expected);
-                case.tensor("x").rotate_right(1);
-            }
-        }
+        });
     }
 }
 
 #[test]
 fn a_step_does_not_allocate() {
     for precision in [Precision::Full, Precision::Bf16, Precision::Int8] {
-        for (spec, _) in specs() {
-            let (n, t, i, h) = (3, 1, 50, 50);
-            let case = Case::new(Sizes { n, t, i, h }, spec, &["w_ih", "b_ih", "b_hh"]);
-            let case = case.cast::<f32>();
+        for words in ["", "before", "before takes clip-gates", "takes clip-state"] {
+            let of = Problem::<f32>::of(&format!("N3 T1 I50 H50 {words}"));
             let layer = StackLayer {
-                spec,
+                spec: of.gru.spec,
                 zoneout: 0.25,
-                ..StackLayer::new(case.inputs().weights)
+                ..StackLayer::new(of.inputs().weights)
             };
             let stack = Stack::new(precision, [50, 50], 1, &[layer, layer]);
             let mut stream = StackStream::new(Arc::new(stack), 3);
-            let x = case.inputs().sequence.x;
+            let x = of.inputs().sequence.x;
             let before = ALLOCATIONS.get();
             for _ in 0..5 {
                 stream.step(x);
             }
-            assert_eq!(ALLOCATIONS.get() - before, 0, "{precision:?}, {spec:?}");
+            assert_eq!(ALLOCATIONS.get() - before, 0, "{precision:?}, {words}");
         }
     }
-}
-
-#[test]
-fn the_weights_are_a_copy() {
-    let sizes = Sizes {
-        n: 2,
-        t: 3,
-        i: 4,
-        h: 9,
-    };
-    let mut case = Case::new(sizes, GruSpec::default(), &["w_ih"]).cast();
-    let stack = pack(&case);
-    let before = run(&stack, &case, inputs(&case));
-    case.tensor("w_hh").fill(f32::NAN);
-    assert_eq!(run(&stack, &case, inputs(&case)), before);
-}
-
-#[test]
-#[should_panic(expected = "gru_cpu::Stack::forward: the sizes exceed the address space")]
-fn more_rows_than_memory_can_be_are_refused() {
-    let layer = StackLayer::new(Weights::new(Some(&[]), &[0.0; 3]));
-    let stack = Stack::new(Precision::Full, [0, 1], 1, &[layer]);
-    let no_inputs = StackInputs::new(&[]);
-    stack.forward(
-        Layout::BatchMajor,
-        [usize::MAX, 2],
-        no_inputs,
-        &mut [],
-        &mut [],
-    );
 }

@@ -6,34 +6,27 @@
 
 mod support;
 
-use gru_cpu::spec::{GruSpec, Reset, Sizes};
 use std::thread;
-use support::{Case, RESULTS};
+use support::Problem;
 
 /// The number of concurrent calls.
 const CALLS: usize = 8;
 
 /// Sizes whose rows are split between threads, whose hidden units are split, and that stay on one thread.
-const SIZES: [[usize; 4]; 4] = [
-    [33, 6, 8, 64],
-    [1, 40, 8, 130],
-    [3, 20, 8, 256],
-    [2, 3, 2, 5],
+const SIZES: [&str; 4] = [
+    "N33 T6 I8 H64",
+    "N1 T40 I8 H130",
+    "N3 T20 I8 H256",
+    "N2 T3 I2 H5",
 ];
 
 /// For all sizes and both places of the reset gate. `calls` makes concurrent calls.
 fn check(calls: impl Fn(&(dyn Fn() + Sync))) {
-    for [n, t, i, h] in SIZES {
-        for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-            let (sizes, spec) = (Sizes { n, t, i, h }, GruSpec::default().with_reset(reset));
-            let case = Case::new(sizes, spec, &["h0", "w_ih", "b_ih", "b_hh"]).cast::<f32>();
-            let alone = case.run(false);
-            calls(&|| {
-                let got = case.run(false);
-                for name in RESULTS {
-                    assert!(got[name] == alone[name], "{name} of {:?}", case.gru);
-                }
-            });
+    for sizes in SIZES {
+        for rule in ["", "before"] {
+            let problem = Problem::<f32>::of(&format!("{sizes} {rule}"));
+            let alone = problem.run(false).bits();
+            calls(&|| assert!(problem.run(false).bits() == alone, "{:?}", problem.gru));
         }
     }
 }

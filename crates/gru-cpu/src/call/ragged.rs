@@ -245,75 +245,6 @@ impl<E: Copy> Sorted<E> {
 mod tests {
     use super::*;
 
-    fn ragged(lengths: &[usize], order: Order, groups: usize) -> Ragged {
-        let (n, t) = (lengths.len(), 9);
-        let sizes = Sizes { n, t, i: 1, h: 1 };
-        Ragged::new(&sizes, order, &Lengths::Padded(lengths.into()), groups)
-    }
-
-    /// The steps at which each row of memory is visited, by rounds of at most `most` rows.
-    fn visits(ragged: &Ragged, most: usize) -> Vec<Vec<usize>> {
-        let mut visits = vec![Vec::new(); ragged.places()];
-        for group in ragged.groups() {
-            let (mut next, mut last) = (0, usize::MAX);
-            for steps in group.rounds(most) {
-                assert!(steps.start == next && !steps.is_empty());
-                assert!(group.rows(&steps) <= most);
-                next = steps.end;
-                for row in 0..group.rows(&steps) {
-                    let (slot, s) = group.place(steps.start, row);
-                    assert!(steps.contains(&s) && slot < group.live(s));
-                    visits[ragged.place(group.slots.start + slot, s)].push(s);
-                }
-                assert!(group.live(steps.start) <= last);
-                last = group.live(steps.start);
-            }
-        }
-        visits
-    }
-
-    #[test]
-    fn rounds_visit_every_valid_step_once_and_no_padding() {
-        let lengths: Vec<usize> = (0..23).map(|n| n * 7 % 10).collect();
-        for layout in [Layout::BatchMajor, Layout::TimeMajor] {
-            for direction in [Direction::Forward, Direction::Reverse] {
-                for (groups, most) in [(1, 23), (1, 1000), (2, 23), (3, 30), (5, 25)] {
-                    let order = Order { layout, direction };
-                    let visits = visits(&ragged(&lengths, order, groups), most);
-                    for (n, &len) in lengths.iter().enumerate() {
-                        for time in 0..9 {
-                            let [first, second] = layout.split([n, time]);
-                            let [_, inner] = layout.split([23, 9]);
-                            let expected = if time < len {
-                                vec![direction.time(time, len)]
-                            } else {
-                                Vec::new()
-                            };
-                            assert_eq!(visits[first * inner + second], expected, "{n} {time}");
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The blocks of rows that are computed together decide how sums are ordered.
-    #[test]
-    fn blocks_do_not_depend_on_the_number_of_groups() {
-        let lengths: Vec<usize> = (0..39).map(|n| n * 7 % 10).collect();
-        let blocks = |groups: usize| {
-            let groups = deal(&lengths, groups);
-            let blocks = groups.iter().flat_map(|rows| rows.chunks(ROW_GRANULE));
-            let mut blocks: Vec<_> = blocks.map(<[usize]>::to_vec).collect();
-            blocks.sort();
-            (groups.len(), blocks)
-        };
-        let (_, expected) = blocks(1);
-        for groups in 2..=4 {
-            assert_eq!(blocks(groups), (groups, expected.clone()));
-        }
-    }
-
     #[test]
     fn one_long_row_is_shared_by_all_threads() {
         let mut lengths = vec![1; 32];
@@ -325,20 +256,11 @@ mod tests {
 
     #[test]
     fn the_last_row_has_its_own_rounds() {
-        let ragged = ragged(&[2, 9, 4], Order::default(), 1);
+        let (n, t, i, h) = (3, 9, 1, 1);
+        let lengths = Lengths::Padded([2, 9, 4].into());
+        let ragged = Ragged::new(&Sizes { n, t, i, h }, Order::default(), &lengths, 1);
         let group = &ragged.groups()[0];
         assert_eq!(group.rounds(100), [0..4, 4..9]);
         assert_eq!(group.rounds(4), [0..1, 1..2, 2..4, 4..8, 8..9]);
-    }
-
-    #[test]
-    fn sorting_rows_and_back() {
-        let ragged = ragged(&[3, 0, 9, 9, 1], Order::default(), 1);
-        let rows: Vec<usize> = (0..10).collect();
-        let sorted = ragged.sorted(&rows, 2);
-        assert_eq!(sorted, [4, 5, 6, 7, 0, 1, 8, 9, 2, 3]);
-        let mut back = vec![0; 10];
-        ragged.unsorted(&sorted, &mut back, 2);
-        assert_eq!(back, rows);
     }
 }

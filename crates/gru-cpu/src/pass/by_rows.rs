@@ -79,14 +79,6 @@ impl<E: Lanes> LayerMatrices<RowMatrix<'_, E>> {
     }
 }
 
-impl<E> RowMemory<'_, E> {
-    /// For packed weights.
-    pub(super) const NONE: Self = Self {
-        products: Rows::EMPTY,
-        encoded: Rows::EMPTY,
-    };
-}
-
 impl<E: Lanes> RowMatrix<'_, E> {
     pub(super) fn quantized(&self) -> Option<&dyn RowProduct<E>> {
         match self {

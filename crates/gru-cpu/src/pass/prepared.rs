@@ -2,7 +2,7 @@
 
 use super::{
     forward::{Pass, Scratch, initial_zeros},
-    small::{self, Chain},
+    small::run_chains,
     weights::{ForwardWeights, Matrices},
 };
 use crate::{
@@ -90,22 +90,22 @@ impl PreparedLayer {
 
     /// Writes the states of one row in all D directions, `[T,D·H]`, if the layer is small enough for the kernel of a
     /// chain. The sequences have the same x, and the call was checked.
-    pub(crate) fn forward_chains(
-        directions: &[(&Self, Direction, Sequence<'_, f32>)],
+    pub(crate) fn forward_chains<'a>(
+        directions: &[(&'a Self, Direction, Sequence<'a, f32>)],
         [n, t]: [usize; 2],
         states: &mut [f32],
     ) -> bool {
         let (first, _, sequence) = &directions[0];
         let sizes = first.sizes([n, t]);
-        let chains: Option<Vec<_>> = directions
-            .iter()
-            .map(|(layer, direction, sequence)| layer.chain(&sizes, *direction, sequence))
-            .collect();
-        let Some(chains) = chains else {
-            return false;
+        let chain = |(layer, direction, sequence): &(&'a Self, Direction, Sequence<'a, f32>)| {
+            let update = layer.spec.update;
+            layer.weights.chain(&sizes, update, *direction, sequence)
         };
-        first.run_chains(t, sequence.x, &chains, states);
-        true
+        let chains: Option<Vec<_>> = directions.iter().map(chain).collect();
+        if let Some(chains) = &chains {
+            run_chains(&first.machine, &sizes, sequence.x, chains, states);
+        }
+        chains.is_some()
     }
 
     /// The memory of [`step`](Self::step) with N rows, which keep this share of their states.
@@ -135,8 +135,12 @@ impl PreparedLayer {
             zoneout: memory.zoneout.as_deref(),
             ..Sequence::new(x)
         };
-        if let Some(chain) = self.chain(&self.sizes([n, 1]), Direction::Forward, &sequence) {
-            self.run_chains(1, x, &[chain], new);
+        let (sizes, update) = (self.sizes([n, 1]), self.spec.update);
+        let chain = self
+            .weights
+            .chain(&sizes, update, Direction::Forward, &sequence);
+        if let Some(chain) = chain {
+            run_chains(&self.machine, &sizes, x, &[chain], new);
         } else if !new.is_empty() {
             let (gru, inputs) = (self.gru(Order::default(), [n, 1]), inputs(sequence));
             let new = Rows::new(new, self.h);
@@ -155,22 +159,6 @@ impl PreparedLayer {
             order,
             spec: self.spec,
         }
-    }
-
-    /// A direction of a row, if [`ForwardWeights::chain`] has one.
-    fn chain<'a>(
-        &'a self,
-        sizes: &Sizes,
-        direction: Direction,
-        sequence: &Sequence<'a, f32>,
-    ) -> Option<Chain<'a, f32>> {
-        self.weights
-            .chain(sizes, self.spec.update, direction, sequence)
-    }
-
-    /// Writes all states of a row, `[T,D·H]`, in D directions of equal sizes.
-    fn run_chains(&self, t: usize, x: &[f32], chains: &[Chain<'_, f32>], states: &mut [f32]) {
-        small::run_chains(&self.machine, &self.sizes([1, t]), x, chains, states);
     }
 
     fn pass<'a>(

@@ -78,25 +78,20 @@ impl<E: Lanes> Product<'_, E> {
     pub(crate) unsafe fn add_to<S: Simd>(self, simd: S, sums: &mut Sums<E, S>) {
         let is_strict = self.order == SumOrder::Strict;
         let (vectors, all) = (self.vectors, sums.rows.as_mut_ptr().cast());
+        let is_wide = tile_rows(registers::<S>()) == 8;
         // Small tiles have several partial sums.
         match (vectors, sums.size) {
-            (3, 8) if tile_rows(registers::<S>()) == 8 => {
-                simd.vectorize(Microkernel::<E, 8, 3, 1>(self, all))
-            }
+            (3, 8) if is_wide => simd.vectorize(Microkernel::<E, 8, 3, 1>(self, all)),
             (3, 4) => simd.vectorize(Microkernel::<E, 4, 3, 1>(self, all)),
             (3, 2) if is_strict => simd.vectorize(Microkernel::<E, 2, 3, 1>(self, all)),
             (3, 2) => simd.vectorize(Microkernel::<E, 2, 3, SUMS_2X3>(self, all)),
             (3, 1) if is_strict => simd.vectorize(Microkernel::<E, 1, 3, 1>(self, all)),
             (3, 1) => simd.vectorize(Microkernel::<E, 1, 3, SUMS_1X3>(self, all)),
-            (2, 8) if tile_rows(registers::<S>()) == 8 => {
-                simd.vectorize(Microkernel::<E, 8, 2, 1>(self, all))
-            }
+            (2, 8) if is_wide => simd.vectorize(Microkernel::<E, 8, 2, 1>(self, all)),
             (2, 4) => simd.vectorize(Microkernel::<E, 4, 2, 1>(self, all)),
             (2, 2) => simd.vectorize(Microkernel::<E, 2, 2, 4>(self, all)),
             (2, 1) => simd.vectorize(Microkernel::<E, 1, 2, 4>(self, all)),
-            (1, 8) if tile_rows(registers::<S>()) == 8 => {
-                simd.vectorize(Microkernel::<E, 8, 1, 2>(self, all))
-            }
+            (1, 8) if is_wide => simd.vectorize(Microkernel::<E, 8, 1, 2>(self, all)),
             (1, 4) => simd.vectorize(Microkernel::<E, 4, 1, 2>(self, all)),
             (1, 2) => simd.vectorize(Microkernel::<E, 2, 1, 4>(self, all)),
             (1, 1) => simd.vectorize(Microkernel::<E, 1, 1, 4>(self, all)),

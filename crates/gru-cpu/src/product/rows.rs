@@ -21,15 +21,6 @@ unsafe impl<E: Send> Send for Rows<'_, E> {}
 unsafe impl<E: Send + Sync> Sync for Rows<'_, E> {}
 
 impl<'a, E> Rows<'a, E> {
-    /// No rows.
-    pub(crate) const EMPTY: Self = Self {
-        data: std::ptr::null_mut(),
-        rows: 0,
-        width: 0,
-        stride: 0,
-        lifetime: PhantomData,
-    };
-
     pub(crate) fn new(data: &'a mut [E], width: usize) -> Self {
         Self {
             rows: data.len().checked_div(width).unwrap_or(0),

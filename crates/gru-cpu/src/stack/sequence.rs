@@ -100,14 +100,14 @@ impl Stack {
         check_len(OP, "x", inputs.x, places * self.i);
         check_len(OP, "y", y, places * sizes.h);
         check_len(OP, "last", last, states);
-        for (name, given) in [("state", inputs.state), ("start_state", inputs.start_state)] {
+        for (name, given, len) in [
+            ("state", inputs.state, states),
+            ("start_state", inputs.start_state, states),
+            ("step_mask", inputs.step_mask, places),
+            ("starts", inputs.starts, places),
+        ] {
             if let Some(given) = given {
-                check_len(OP, name, given, states);
-            }
-        }
-        for (name, flags) in [("step_mask", inputs.step_mask), ("starts", inputs.starts)] {
-            if let Some(flags) = flags {
-                check_len(OP, name, flags, places);
+                check_len(OP, name, given, len);
             }
         }
         assert!(

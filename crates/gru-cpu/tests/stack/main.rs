@@ -1,18 +1,14 @@
 //! Stacks of layers in every precision: compared with the oracle, and with other ways to compute the same.
 
-mod lengths;
 mod problem;
 
 use self::problem::{Problem, problems, specs};
 use gru_cpu::{
-    Stack, StackInputs, StackLayer, StackStream, Weights,
-    spec::{Direction, Layout, Precision, Sizes},
+    Inputs, Stack, StackInputs, StackLayer, StackStream, Weights,
+    spec::{Direction, Layout, Lengths, Precision, Sizes},
     testing::Isa,
 };
-use gru_testkit::{
-    close::{Outcome, Tolerance},
-    passes,
-};
+use gru_testkit::{panics::panics, passes};
 use std::sync::Arc;
 
 const ALL: [Precision; 3] = [Precision::Full, Precision::Bf16, Precision::Int8];
@@ -33,18 +29,38 @@ fn bf16(v: f32) -> f32 {
     }
 }
 
+/// The largest difference of outputs and final states.
+fn distance(got: &[Vec<f32>; 2], expected: &[Vec<f32>; 2]) -> f32 {
+    let pairs = |(got, expected): (&Vec<f32>, &Vec<f32>)| {
+        assert_eq!(got.len(), expected.len());
+        let off = got.iter().zip(expected).map(|(a, b)| (a - b).abs());
+        let off = off.map(|off| if off.is_nan() { f32::INFINITY } else { off });
+        off.fold(0.0, f32::max)
+    };
+    got.iter().zip(expected).map(pairs).fold(0.0, f32::max)
+}
+
+/// int8 rounds the rows of each product too, and its products have tests in the crate.
 #[test]
-fn full_and_bf16_are_the_oracle_with_their_weights() {
+fn every_precision_is_the_oracle_with_its_weights() {
     let full: fn(f32) -> f32 = |v| v;
-    for (precision, round) in [(Precision::Full, full), (Precision::Bf16, bf16)] {
-        problems()
-            .iter()
-            .for_each(|of| oracle(of, precision, round));
+    for (precision, round, most) in [
+        (Precision::Full, full, 2e-6),
+        (Precision::Bf16, bf16, 2e-6),
+        (Precision::Int8, full, 0.1),
+    ] {
+        for problem in problems() {
+            let expected = oracle(&problem, round);
+            each_isa(|| {
+                let off = distance(&problem.run(&problem.stack(precision)), &expected);
+                assert!(off <= most, "{precision:?}, {:?}: {off}", problem.sizes);
+            });
+        }
     }
 }
 
-fn oracle(problem: &Problem, precision: Precision, round: fn(f32) -> f32) {
-    let expected = problem.by(|owned, gru, sequence| {
+fn oracle(problem: &Problem, round: fn(f32) -> f32) -> [Vec<f32>; 2] {
+    problem.by(|owned, gru, sequence| {
         let round = |w: &[f32]| w.iter().copied().map(round).collect::<Vec<_>>();
         let (w_ih, w_hh) = (round(&owned.w_ih), round(&owned.w_hh));
         let weights = Weights {
@@ -52,76 +68,84 @@ fn oracle(problem: &Problem, precision: Precision, round: fn(f32) -> f32) {
             w_hh: &w_hh,
             ..owned.layer().weights
         };
-        let inputs = gru_cpu::Inputs { sequence, weights };
-        let y = passes::call(&gru, &inputs).forward().y;
+        let y = passes::call(&gru, &Inputs { sequence, weights })
+            .forward()
+            .y;
         y.into_iter().map(|v| v as f32).collect()
-    });
-    each_isa(|| {
-        let got = problem.run(&problem.stack(precision));
-        let outcome = |[y, last]: &[Vec<f32>; 2]| {
-            let wide = |v: &[f32]| v.iter().copied().map(f64::from).collect();
-            Outcome {
-                outputs: [("y".into(), wide(y)), ("last".into(), wide(last))].into(),
-                ..Outcome::default()
-            }
-        };
-        let compared = outcome(&got).compare(&outcome(&expected), Tolerance::F32);
-        compared.unwrap_or_else(|error| panic!("{precision:?}, {:?}: {error}", problem.sizes));
-    });
+    })
 }
 
-/// A sequence is its steps: skipped steps are left out, starts set the state, reverse runs backwards. A step of
-/// int8 is compared with its definition in the crate.
+/// A sequence is its steps: skipped steps are left out, starts set the state, reverse runs backwards from the end of the
+/// row, and nothing past that is read or written. A product of int8 is compared with its definition in the crate.
 #[test]
 fn sequences_are_steps_one_by_one() {
-    for precision in ALL {
-        for problem in problems() {
-            let expected = problem.by(|owned, gru, sequence| {
-                let Sizes { n, t, i, h } = gru.sizes;
-                let layer = StackLayer {
-                    direction: Direction::Forward,
-                    ..owned.layer()
+    for dense in problems() {
+        let Sizes { n, t, .. } = dense.sizes;
+        // T itself, 0 and others; also no row with T steps.
+        let any: Vec<usize> = (0..n).map(|row| (row * 7 + t) % (t + 1)).collect();
+        let lengths = [
+            Lengths::Padded(any[..].into()),
+            Lengths::Padded(vec![t / 2; n].into()),
+            Lengths::Packed(any[..].into()),
+        ];
+        let ragged = lengths.map(|lengths| dense.with_lengths(lengths));
+        for problem in ragged.into_iter().chain([dense]) {
+            ALL.into_iter()
+                .for_each(|precision| steps(precision, &problem));
+        }
+    }
+}
+
+fn steps(precision: Precision, problem: &Problem) {
+    let expected = problem.by(|owned, gru, sequence| {
+        let Sizes { n, i, h, .. } = gru.sizes;
+        let layer = StackLayer {
+            direction: Direction::Forward,
+            ..owned.layer()
+        };
+        let stack = Arc::new(Stack::new(precision, [i, h], 1, &[layer]));
+        let mut y = vec![7.0; problem.places() * h];
+        for row in 0..n {
+            let (len, at) = (problem.len(row), |time: usize| problem.at(row, time));
+            let state = |from: Option<&[f32]>| match from {
+                Some(from) => from[row * h..][..h].to_vec(),
+                None => vec![0.0; h],
+            };
+            let mut stream = StackStream::new(stack.clone(), 1);
+            stream.state_mut().copy_from_slice(&state(sequence.h0));
+            for s in 0..len {
+                let time = gru.order.direction.time(s, len);
+                let starts = gru.order.direction.boundary(s, len);
+                let is_set = |flags: Option<&[f32]>, time: usize, default: bool| {
+                    flags.map_or(default, |flags| flags[at(time)] != 0.0)
                 };
-                let stack = Arc::new(Stack::new(precision, [i, h], 1, &[layer]));
-                let mut y = vec![f32::NAN; n * t * h];
-                for row in 0..n {
-                    let at = |time: usize| problem.at(row, time);
-                    let state = |from: Option<&[f32]>| match from {
-                        Some(from) => from[row * h..][..h].to_vec(),
-                        None => vec![0.0; h],
-                    };
-                    let mut stream = StackStream::new(stack.clone(), 1);
-                    stream.state_mut().copy_from_slice(&state(sequence.h0));
-                    for s in 0..t {
-                        let time = gru.order.direction.time(s, t);
-                        let starts = gru.order.direction.boundary(s, t);
-                        let is_set = |flags: Option<&[f32]>, time: usize, default: bool| {
-                            flags.map_or(default, |flags| flags[at(time)] != 0.0)
-                        };
-                        if starts.is_some_and(|time| is_set(sequence.starts, time, false)) {
-                            stream
-                                .state_mut()
-                                .copy_from_slice(&state(sequence.start_state));
-                        }
-                        if is_set(sequence.step_mask, time, true) {
-                            stream.step(&sequence.x[at(time) * i..][..i]);
-                        }
-                        y[at(time) * h..][..h].copy_from_slice(stream.state());
-                    }
+                if starts.is_some_and(|time| is_set(sequence.starts, time, false)) {
+                    let state = state(sequence.start_state);
+                    stream.state_mut().copy_from_slice(&state);
                 }
-                y
-            });
-            // float32 adds in an order that depends on the number of rows and steps.
-            if precision == Precision::Full {
-                let got = problem.run(&problem.stack(precision));
-                let pairs = got.iter().flatten().zip(expected.iter().flatten());
-                pairs.for_each(|(got, expected)| assert!((got - expected).abs() < 2e-6));
-            } else {
-                // The steps ran on the same, best instruction set.
-                let got = problem.run(&problem.stack(precision));
-                assert_eq!(got, expected, "{precision:?}, {:?}", problem.sizes);
+                if is_set(sequence.step_mask, time, true) {
+                    stream.step(&sequence.x[at(time) * i..][..i]);
+                }
+                y[at(time) * h..][..h].copy_from_slice(stream.state());
             }
         }
+        y
+    });
+    // The steps ran on the same, best instruction set.
+    let off = distance(&problem.run(&problem.stack(precision)), &expected);
+    let (sizes, lengths) = (problem.sizes, &problem.lengths);
+    assert!(
+        off <= order_of_sums(precision),
+        "{precision:?}, {sizes:?}, {lengths:?}: {off}"
+    );
+}
+
+/// float32 adds in an order that depends on the number of rows and steps.
+fn order_of_sums(precision: Precision) -> f32 {
+    if precision == Precision::Full {
+        2e-6
+    } else {
+        0.0
     }
 }
 
@@ -133,26 +157,12 @@ fn a_stream_runs_all_layers() {
         problem.layers[1].zoneout = 0.3;
         problem.layout = Layout::TimeMajor;
         let stack = Arc::new(problem.stack(precision));
-        let [y, last] = problem.run(&stack);
+        let expected = problem.run(&stack);
         let mut stream = StackStream::new(stack, 3);
-        let mut got = Vec::new();
-        for x in problem.x.chunks_exact(3 * 5) {
-            got.extend_from_slice(stream.step(x));
-        }
-        let close = |a: &[f32], b: &[f32]| {
-            assert_eq!(a.len(), b.len());
-            // See above: float32 adds in another order.
-            let most = if precision == Precision::Full {
-                2e-6
-            } else {
-                0.0
-            };
-            a.iter()
-                .zip(b)
-                .for_each(|(a, b)| assert!((a - b).abs() <= most, "{precision:?}"));
-        };
-        close(&got, &y);
-        close(stream.state(), &last);
+        let steps = problem.sequence.x.chunks_exact(3 * 5);
+        let y: Vec<f32> = steps.flat_map(|x| stream.step(x).to_vec()).collect();
+        let off = distance(&[y, stream.state().to_vec()], &expected);
+        assert!(off <= order_of_sums(precision), "{precision:?}: {off}");
         // Row 1 starts again, the others go on.
         stream.restart(1);
         for (at, state) in stream.state().chunks_exact(34).enumerate() {
@@ -171,9 +181,9 @@ fn nan_reaches_its_row_only_and_no_skipped_step() {
         let sizes = [3, 4, 5, 34];
         let mut problem = Problem::new(sizes, 1, 1, &specs(), false);
         // Step 2 of row 1 is skipped, step 3 of row 2 is not.
-        problem.step_mask = Some((0..12).map(|at| f32::from(at != 4 + 2)).collect());
-        problem.x[(4 + 2) * 5] = f32::NAN;
-        problem.x[(2 * 4 + 3) * 5 + 4] = f32::INFINITY;
+        problem.sequence.step_mask = Some((0..12).map(|at| f32::from(at != 4 + 2)).collect());
+        problem.sequence.x[(4 + 2) * 5] = f32::NAN;
+        problem.sequence.x[(2 * 4 + 3) * 5 + 4] = f32::INFINITY;
         let [y, _] = problem.run(&problem.stack(precision));
         for (at, state) in y.chunks_exact(34).enumerate() {
             if at != 2 * 4 + 3 {
@@ -256,22 +266,14 @@ fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
         let stack = problem.stack(precision);
         let [y, _] = problem.run(&stack);
         assert!(y.iter().all(|v| v.is_finite()));
-        let (mut y, mut last) = ([], [f32::NAN; 2 * 2 * 9]);
-        stack.forward(
-            Layout::BatchMajor,
-            [2, 0],
-            StackInputs::new(&[]),
-            &mut y,
-            &mut last,
-        );
+        let run = |batch, last: &mut [f32]| {
+            let x = StackInputs::new(&[]);
+            stack.forward(Layout::BatchMajor, batch, x, &mut [], last);
+        };
+        let mut last = [f32::NAN; 2 * 2 * 9];
+        run([2, 0], &mut last);
         assert_eq!(last, [0.0; 36]);
-        stack.forward(
-            Layout::BatchMajor,
-            [0, 3],
-            StackInputs::new(&[]),
-            &mut y,
-            &mut [],
-        );
+        run([0, 3], &mut []);
         assert!(StackStream::new(Arc::new(stack), 0).step(&[]).is_empty());
         let layer = StackLayer::new(Weights::new(Some(&[]), &[]));
         let no_units = Arc::new(Stack::new(precision, [2, 0], 1, &[layer]));
@@ -280,28 +282,31 @@ fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
 }
 
 #[test]
-#[should_panic(
-    expected = "gru_cpu::StackStream::new: expected the forward direction in every layer, got reverse"
-)]
-fn a_reverse_layer_has_no_stream() {
-    let problem = Problem::new([1, 1, 3, 4], 1, 2, &specs(), false);
-    StackStream::new(Arc::new(problem.stack(Precision::Int8)), 1);
-}
-
-#[test]
-#[should_panic(
-    expected = "gru_cpu::Stack::new: w_hh has the wrong number of elements, expected 48, got 47"
-)]
-fn a_short_weight_is_refused() {
-    let mut problem = Problem::new([1, 1, 3, 4], 1, 1, &specs(), false);
-    problem.layers[0].w_hh.pop();
-    problem.stack(Precision::Int8);
-}
-
-#[test]
-#[should_panic(expected = "gru_cpu::Stack::forward: start_state requires starts")]
-fn a_start_state_without_starts_is_refused() {
-    let mut problem = Problem::new([1, 1, 3, 4], 1, 1, &specs(), true);
-    problem.starts = None;
-    problem.run(&problem.stack(Precision::Int8));
+#[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
+fn refusals() {
+    let problem = |directions| Problem::new([2, 4, 1, 3], 1, directions, &specs(), true);
+    let spoilt: [(fn(&mut Problem), &str); 3] = [
+        (
+            |of| of.layers[0].w_hh.truncate(26),
+            "gru_cpu::Stack::new: w_hh has the wrong number of elements, expected 27, got 26",
+        ),
+        (
+            |of| of.sequence.starts = None,
+            "gru_cpu::Stack::forward: start_state requires starts",
+        ),
+        (
+            |of| of.lengths = Lengths::Padded([4, 5].into()),
+            "gru_cpu::Stack::forward: lengths[1] must be at most T, expected 0 to 4, got 5",
+        ),
+    ];
+    for (spoil, says) in spoilt {
+        let mut problem = problem(1);
+        spoil(&mut problem);
+        let call = || problem.run(&problem.stack(Precision::Int8));
+        assert_eq!(panics(call, says), Ok(()));
+    }
+    let stack = Arc::new(problem(2).stack(Precision::Int8));
+    let says =
+        "gru_cpu::StackStream::new: expected the forward direction in every layer, got reverse";
+    assert_eq!(panics(|| StackStream::new(stack, 1), says), Ok(()));
 }

@@ -2,7 +2,7 @@
 
 use gru_cpu::{
     Gru, Sequence, Stack, StackInputs, StackLayer, Weights,
-    spec::{Direction, GruSpec, Layout, Lengths, Order, Precision, Reset, Sizes, Update},
+    spec::{self, Direction, GruSpec, Layout, Lengths, Order, Precision, Reset, Sizes, Update},
 };
 use gru_testkit::random::SplitMix64;
 
@@ -33,18 +33,14 @@ impl Owned {
     }
 }
 
-/// L layers in D directions, and the inputs of a sequence.
+/// L layers in D directions, and the inputs of a sequence, with states `[L·D,N,H]`.
 #[derive(Clone)]
 pub struct Problem {
     pub sizes: Sizes,
     pub directions: usize,
     pub layout: Layout,
     pub layers: Vec<Owned>,
-    pub x: Vec<f32>,
-    pub state: Option<Vec<f32>>,
-    pub step_mask: Option<Vec<f32>>,
-    pub starts: Option<Vec<f32>>,
-    pub start_state: Option<Vec<f32>>,
+    pub sequence: spec::Sequence<Vec<f32>>,
     pub lengths: Lengths,
 }
 
@@ -92,22 +88,63 @@ impl Problem {
                 Layout::BatchMajor
             },
             layers: owned,
-            state: optional(all * n * h),
-            step_mask: flag(optional(n * t), -0.4),
-            starts: flag(optional(n * t), 0.3),
-            start_state: optional(all * n * h),
-            x: draw(n * t * i),
+            sequence: spec::Sequence {
+                h0: optional(all * n * h),
+                step_mask: flag(optional(n * t), -0.4),
+                starts: flag(optional(n * t), 0.3),
+                start_state: optional(all * n * h),
+                ..spec::Sequence::new(draw(n * t * i))
+            },
             lengths: Lengths::All,
         }
+    }
+
+    /// The number of steps of a row.
+    pub fn len(&self, row: usize) -> usize {
+        self.lengths.of_rows().map_or(self.sizes.t, |of| of[row])
     }
 
     /// The row of memory of a row of the batch at a time.
     pub fn at(&self, row: usize, time: usize) -> usize {
         let Sizes { n, t, .. } = self.sizes;
-        match self.layout {
-            Layout::BatchMajor => row * t + time,
-            Layout::TimeMajor => time * n + row,
+        match (&self.lengths, self.layout) {
+            (Lengths::Packed(lengths), _) => lengths[..row].iter().sum::<usize>() + time,
+            (_, Layout::BatchMajor) => row * t + time,
+            (_, Layout::TimeMajor) => time * n + row,
         }
+    }
+
+    /// Rows of memory.
+    pub fn places(&self) -> usize {
+        self.lengths.in_memory(self.sizes).rows()
+    }
+
+    /// The same rows with lengths, and values in the padding that change every result if they are read; or without
+    /// padding.
+    pub fn with_lengths(&self, lengths: Lengths) -> Self {
+        let mut new = Self {
+            lengths,
+            ..self.clone()
+        };
+        let copy = |of: &[f32], padding: f32| {
+            let width = of.len() / self.sizes.rows();
+            let mut copy = vec![padding; new.places() * width];
+            for row in 0..self.sizes.n {
+                for time in 0..new.len(row) {
+                    let (from, to) = (self.at(row, time) * width, new.at(row, time) * width);
+                    copy[to..][..width].copy_from_slice(&of[from..][..width]);
+                }
+            }
+            copy
+        };
+        let flags = |of: &Option<Vec<f32>>| Some(copy(of.as_ref()?, 1.0));
+        new.sequence = spec::Sequence {
+            x: copy(&self.sequence.x, f32::NAN),
+            step_mask: flags(&self.sequence.step_mask),
+            starts: flags(&self.sequence.starts),
+            ..self.sequence.clone()
+        };
+        new
     }
 
     pub fn stack(&self, precision: Precision) -> Stack {
@@ -120,29 +157,21 @@ impl Problem {
         )
     }
 
-    pub fn inputs(&self) -> StackInputs<'_> {
-        StackInputs {
-            x: &self.x,
-            lengths: &self.lengths,
-            state: self.state.as_deref(),
-            step_mask: self.step_mask.as_deref(),
-            starts: self.starts.as_deref(),
-            start_state: self.start_state.as_deref(),
-        }
-    }
-
-    /// Outputs and final states.
+    /// Outputs and final states. What is past the end of a row is not written, and 7.
     pub fn run(&self, stack: &Stack) -> [Vec<f32>; 2] {
         let Sizes { n, t, h, .. } = self.sizes;
-        let places = self.lengths.in_memory(self.sizes).rows();
-        // What is past the end of a row is not written.
-        let from = match self.lengths {
-            Lengths::All => f32::NAN,
-            _ => 0.0,
+        let sequence = self.sequence.as_ref().map(|values| &values[..]);
+        let inputs = StackInputs {
+            x: sequence.x,
+            lengths: &self.lengths,
+            state: sequence.h0,
+            step_mask: sequence.step_mask,
+            starts: sequence.starts,
+            start_state: sequence.start_state,
         };
-        let mut y = vec![from; places * self.directions * h];
-        let mut last = vec![f32::NAN; self.layers.len() * n * h];
-        stack.forward(self.layout, [n, t], self.inputs(), &mut y, &mut last);
+        let mut y = vec![7.0; self.places() * self.directions * h];
+        let mut last = vec![7.0; self.layers.len() * n * h];
+        stack.forward(self.layout, [n, t], inputs, &mut y, &mut last);
         [y, last]
     }
 
@@ -151,17 +180,22 @@ impl Problem {
         &self,
         mut run: impl FnMut(&Owned, Gru, Sequence<'_, f32>) -> Vec<f32>,
     ) -> [Vec<f32>; 2] {
-        let Sizes { n, t, h, i } = self.sizes;
-        let (mut x, mut features, mut lasts) = (self.x.clone(), i, Vec::new());
+        let Sizes { n, h, i, .. } = self.sizes;
+        let (mut x, mut features, mut lasts) = (self.sequence.x.clone(), i, Vec::new());
         for (l, layer) in self.layers.chunks(self.directions).enumerate() {
             let mut states = Vec::new();
             for (d, owned) in layer.iter().enumerate() {
-                let k = l * self.directions + d;
-                let of = |all: &'_ Option<Vec<f32>>| {
-                    all.as_ref().map(|all| all[k * n * h..][..n * h].to_vec())
+                let first = (l * self.directions + d) * n * h;
+                let of_layer = |all: &'_ [f32]| all[first..][..n * h].to_vec();
+                let of_layer = |all: &Option<Vec<f32>>| all.as_deref().map(of_layer);
+                let zoneout = vec![owned.zoneout; self.places() * h];
+                let sequence = spec::Sequence {
+                    x: x.clone(),
+                    h0: of_layer(&self.sequence.h0),
+                    start_state: of_layer(&self.sequence.start_state),
+                    zoneout: (owned.zoneout > 0.0).then_some(zoneout),
+                    ..self.sequence.clone()
                 };
-                let (h0, start_state) = (of(&self.state), of(&self.start_state));
-                let zoneout = vec![owned.zoneout; n * t * h];
                 let gru = Gru {
                     sizes: Sizes {
                         i: features,
@@ -173,23 +207,20 @@ impl Problem {
                     },
                     spec: owned.spec,
                 };
-                let sequence = Sequence {
-                    h0: h0.as_deref(),
-                    step_mask: self.step_mask.as_deref(),
-                    zoneout: (owned.zoneout > 0.0).then_some(&zoneout),
-                    starts: self.starts.as_deref(),
-                    start_state: start_state.as_deref(),
-                    ..Sequence::new(&x)
-                };
-                let y = run(owned, gru, sequence);
-                let end = owned.direction.time(t - 1, t);
+                let y = run(owned, gru, sequence.as_ref().map(|values| &values[..]));
                 for row in 0..n {
-                    let at = self.at(row, end);
-                    lasts.extend_from_slice(&y[at * h..][..h]);
+                    match (self.len(row), &sequence.h0) {
+                        (0, Some(h0)) => lasts.extend_from_slice(&h0[row * h..][..h]),
+                        (0, None) => lasts.extend(vec![0.0; h]),
+                        (len, _) => {
+                            let at = self.at(row, owned.direction.time(len - 1, len));
+                            lasts.extend_from_slice(&y[at * h..][..h]);
+                        }
+                    }
                 }
                 states.push(y);
             }
-            x = (0..n * t)
+            x = (0..self.places())
                 .flat_map(|at| states.iter().flat_map(move |y| y[at * h..][..h].to_vec()))
                 .collect();
             features = self.directions * h;
@@ -230,11 +261,9 @@ pub fn problems() -> Vec<Problem> {
     for (t, h) in [(1, 7), (9, 7), (9, 8), (9, 20)] {
         let sizes = [1, t, 5, h];
         all.push(Problem::new(sizes, 2, 2, &specs, false));
-        let state = Some(vec![0.25; 4 * h]);
-        all.push(Problem {
-            state,
-            ..Problem::new(sizes, 2, 2, &specs, false)
-        });
+        let mut with_state = Problem::new(sizes, 2, 2, &specs, false);
+        with_state.sequence.h0 = Some(vec![0.25; 4 * h]);
+        all.push(with_state);
         // Zoneout has no such kernel.
         let mut kept = Problem::new(sizes, 2, 2, &specs, false);
         kept.layers[1].zoneout = 0.25;

@@ -1,294 +1,332 @@
-//! A call with all its tensors, for tests that change one thing and compare everything.
+//! Cases of `gru-testkit` on the kernels, in slices.
 #![allow(dead_code)] // Each test uses a part of it.
 
 use gru_cpu::{
-    Element, Gradients, Gru, Inputs,
-    spec::{Direction, GruSpec, Layout, Lengths, NAMES, Order, Reset, Sizes, Update},
+    Element, Gru, Inputs, Stack, StackInputs, StackLayer,
+    spec::{self, Checkpointing, Lengths, PerInput, Precision, Sizes},
+    testing::Isa,
 };
 use gru_testkit::{
-    close::close,
+    case::Case,
+    close::{Outcome, Tensors, Tolerance},
+    draw::Drawn,
     oracle::{Call, Round},
     passes,
-    random::SplitMix64,
+    runs::{Known, Runs, Stop},
 };
-use std::ops::Index;
+use std::marker::PhantomData;
 
-/// The tensors of a call, in the order of [`Case::tensors`]: all inputs, and last the upstream gradient.
-pub const TENSORS: [&str; NAMES.len() + 1] = {
-    let mut all = ["d_states"; NAMES.len() + 1];
-    all.split_at_mut(NAMES.len()).0.copy_from_slice(&NAMES);
-    all
-};
+/// The rule of the recorded cases for float32, and 1e-7 times as much in float64.
+pub const F32: Tolerance = Tolerance::F32;
+pub const F64: Tolerance = F32.times(1e-7);
+
+/// What no pass writes.
+const UNWRITTEN: f64 = 777.0;
+
+/// A call with all its tensors.
+#[derive(Clone, Debug)]
+pub struct Problem<E> {
+    pub gru: Gru,
+    pub lengths: Lengths,
+    pub inputs: spec::Inputs<Vec<E>>,
+    pub d_states: Vec<E>,
+    /// For each row of memory: its row in a padded sequence.
+    pub places: Vec<usize>,
+    /// For each row of a padded sequence: whether it belongs to a skipped step or is past the end of a row.
+    pub is_hidden: Vec<bool>,
+}
 
 /// What a call writes.
-pub const RESULTS: [&str; 9] = [
-    "states",
-    "gates",
-    "d_x",
-    "d_h0",
-    "d_w_ih",
-    "d_w_hh",
-    "d_b_ih",
-    "d_b_hh",
-    "d_start_state",
-];
+#[derive(Clone, Debug)]
+pub struct Results<E> {
+    pub states: Vec<E>,
+    pub gates: Vec<E>,
+    pub d: PerInput<Option<Vec<E>>>,
+}
 
-/// Every result of a call, by its name in [`RESULTS`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Results<E>(pub [Vec<E>; 9]);
+impl<E: Element> Results<E> {
+    /// The results by name, the gradients by the name of their input.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Vec<E>)> {
+        let d = self.d.as_ref().named();
+        let d = d.filter_map(|(name, d)| Some((name, d.as_ref()?)));
+        [("states", &self.states), ("gates", &self.gates)]
+            .into_iter()
+            .chain(d)
+    }
 
-impl<E> Index<&str> for Results<E> {
-    type Output = Vec<E>;
-
-    fn index(&self, name: &str) -> &Vec<E> {
-        let at = RESULTS.iter().position(|result| *result == name);
-        &self.0[at.expect("a result's name")]
+    /// All bits. Two NaNs are equal.
+    pub fn bits(&self) -> Vec<(&'static str, Vec<u64>)> {
+        let bits = |&v: &E| if v.is_nan() { 1 } else { wide(v).to_bits() };
+        let bits = |(name, values): (_, &Vec<E>)| (name, values.iter().map(bits).collect());
+        self.named().map(bits).collect()
     }
 }
 
-/// Every reset, update, layout and direction.
-pub fn rules() -> Vec<(GruSpec, Order)> {
-    let mut all = Vec::new();
-    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
-        for update in [Update::Keeps, Update::Takes] {
-            for layout in [Layout::BatchMajor, Layout::TimeMajor] {
-                for direction in [Direction::Forward, Direction::Reverse] {
-                    let spec = GruSpec::default().with_reset(reset).with_update(update);
-                    all.push((spec, Order { layout, direction }));
-                }
+fn wide<E: Element>(v: E) -> f64 {
+    v.to_f64().expect("every float is a float64")
+}
+
+fn number<E: Element>(v: f64) -> E {
+    E::from(v).expect("a float64 is any float")
+}
+
+impl<E: Element> Problem<E> {
+    /// The problem of a case without special rows.
+    pub fn of(words: &str) -> Self {
+        Self::new(&Case::new(words).draw())
+    }
+
+    /// With lengths, everything past the end of a row is NaN.
+    pub fn new(drawn: &Drawn) -> Self {
+        let (call, mut inputs) = (&drawn.call, drawn.call.inputs.clone());
+        let (sizes, sequence) = (call.sizes, &mut inputs.sequence);
+        if let Some(zoneout) = &mut sequence.zoneout
+            && zoneout.len() == sizes.rows()
+        {
+            // `[N,T,1]` for the operator.
+            *zoneout = zoneout.iter().flat_map(|&v| vec![v; sizes.h]).collect();
+        }
+        let gru = Gru {
+            sizes,
+            order: call.order,
+            spec: call.spec,
+        };
+        let mut problem = Problem::dense(gru, inputs, drawn.d_y.clone());
+        if let Some(lengths) = &drawn.lengths {
+            problem.lengths = Lengths::Padded(lengths[..].into());
+            for values in problem.sequences() {
+                drawn.fill_skipped(values, f64::NAN);
             }
         }
-    }
-    all
-}
-
-/// The row of memory of a row of the batch at a time.
-pub fn place(gru: &Gru, row: usize, time: usize) -> usize {
-    match gru.order.layout {
-        Layout::BatchMajor => row * gru.sizes.t + time,
-        Layout::TimeMajor => time * gru.sizes.n + row,
-    }
-}
-
-/// 42 units of the last place: in float32, 5e-6.
-pub fn units<E: Element>() -> [f64; 2] {
-    [42.0 * E::epsilon().to_f64().expect("a float"); 2]
-}
-
-/// [`close`], with a tolerance of states and gates, and one of gradients.
-#[track_caller]
-pub fn agree<E: Element>(id: &str, tolerance: [f64; 2], got: &Results<E>, expected: &Results<f64>) {
-    let are_finite = expected.0.iter().flatten().all(|v| v.is_finite());
-    assert!(are_finite, "{id}: a number to expect is not finite");
-    agree_in_kind(id, tolerance, got, expected);
-}
-
-/// [`agree`], also of numbers that are not finite.
-#[track_caller]
-pub fn agree_in_kind<E: Element>(
-    id: &str,
-    tolerance: [f64; 2],
-    got: &Results<E>,
-    expected: &Results<f64>,
-) {
-    for name in RESULTS {
-        let got = got[name].iter().map(|v| v.to_f64().expect("a float"));
-        let tolerance = tolerance[usize::from(name.starts_with("d_"))];
-        let close = close(name, &got.collect::<Vec<_>>(), &expected[name], tolerance);
-        close.unwrap_or_else(|error| panic!("{id}: {error}"));
-    }
-}
-
-/// A call and its tensors. Optional tensors may be absent.
-#[derive(Clone, Debug)]
-pub struct Case<E> {
-    pub gru: Gru,
-    tensors: [Option<Vec<E>>; TENSORS.len()],
-}
-
-impl Case<f64> {
-    /// Batch-major and forward in time.
-    pub fn new(sizes: Sizes, spec: GruSpec, present: &[&str]) -> Self {
-        Self::of(Gru::new(sizes, spec), present)
+        problem.cast()
     }
 
-    /// Values that are exact in float32: all within (−1, 1), weights divided by √H, about every third step skipped.
-    /// `present` selects the optional tensors.
-    pub fn of(gru: Gru, present: &[&str]) -> Self {
-        let h = gru.sizes.h;
-        let shapes = gru.sizes.shapes(gru.order.layout);
-        let tensors = std::array::from_fn(|k| {
-            let name = TENSORS[k];
-            let always = ["x", "w_hh", "d_states"].contains(&name);
-            if !always && !present.contains(&name) {
-                return None;
-            }
-            let len = match name {
-                "x" if !present.contains(&"w_ih") => gru.sizes.rows() * 3 * h,
-                "d_states" => gru.sizes.rows() * h,
-                _ => shapes.named().find(|(of, _)| *of == name)?.1.elements(),
-            };
-            let scale = match name {
-                "w_ih" | "w_hh" => 1.0 / (h.next_power_of_two() as f64).sqrt().floor(),
-                _ => 1.0,
-            };
-            let noise = noise(len, k as u64 + 1);
-            Some(match name {
-                "step_mask" => noise.map(|v| f64::from(v > -0.4)).collect(),
-                "starts" => noise.map(|v| f64::from(v > 0.3)).collect(),
-                "zoneout" => noise.map(f64::abs).collect(),
-                _ => noise.map(|v| f64::from((v * scale) as f32)).collect(),
-            })
-        });
-        Self { gru, tensors }
+    /// Rows of T steps.
+    pub fn dense(gru: Gru, inputs: spec::Inputs<Vec<E>>, d_states: Vec<E>) -> Self {
+        let rows = gru.sizes.rows();
+        let is_hidden = match &inputs.sequence.step_mask {
+            Some(valid) => valid.iter().map(|valid| valid.is_zero()).collect(),
+            None => vec![false; rows],
+        };
+        Self {
+            gru,
+            lengths: Lengths::All,
+            inputs,
+            d_states,
+            places: (0..rows).collect(),
+            is_hidden,
+        }
     }
 
     /// The same call in another type.
-    pub fn cast<E: Element>(&self) -> Case<E> {
-        let number = |&v: &f64| E::from(v).expect("a float");
-        let cast = |v: &Vec<f64>| v.iter().map(number).collect();
-        Case {
+    pub fn cast<F: Element>(&self) -> Problem<F> {
+        let numbers = |values: &Vec<E>| values.iter().map(|&v| number(wide(v))).collect();
+        Problem {
             gru: self.gru,
-            tensors: self.tensors.each_ref().map(|v| v.as_ref().map(cast)),
+            lengths: self.lengths.clone(),
+            inputs: self.inputs.as_ref().map(numbers),
+            d_states: numbers(&self.d_states),
+            places: self.places.clone(),
+            is_hidden: self.is_hidden.clone(),
         }
     }
-}
 
-/// Values in [−1, 1) that are exact in float32.
-fn noise(len: usize, seed: u64) -> impl Iterator<Item = f64> {
-    let mut random = SplitMix64(seed);
-    (0..len).map(move |_| random.uniform(1.0))
-}
-
-impl<E: Element> Case<E> {
-    /// A tensor, to read.
-    pub fn part(&self, name: &str) -> Option<&[E]> {
-        let at = TENSORS.iter().position(|tensor| *tensor == name);
-        self.tensors[at.expect("a tensor's name")].as_deref()
+    /// The tensors with a value for each row of memory.
+    fn sequences(&mut self) -> impl Iterator<Item = &mut Vec<E>> {
+        let sequence = &mut self.inputs.sequence;
+        let optional = [
+            &mut sequence.step_mask,
+            &mut sequence.starts,
+            &mut sequence.zoneout,
+        ];
+        let all = optional.into_iter().flatten();
+        all.chain([&mut sequence.x, &mut self.d_states])
     }
 
-    /// A tensor, to add or to remove.
-    pub fn slot(&mut self, name: &str) -> &mut Option<Vec<E>> {
-        let at = TENSORS.iter().position(|tensor| *tensor == name);
-        &mut self.tensors[at.expect("a tensor's name")]
-    }
-
-    /// A tensor, if it is present.
-    pub fn get(&mut self, name: &str) -> Option<&mut Vec<E>> {
-        self.slot(name).as_mut()
-    }
-
-    /// A tensor that must be present.
-    pub fn tensor(&mut self, name: &str) -> &mut Vec<E> {
-        self.get(name).expect("the case has this tensor")
-    }
-
-    pub fn d_states(&self) -> &[E] {
-        self.part("d_states").expect("every case has d_states")
+    /// The same batch-major rows without padding.
+    pub fn packed(mut self) -> Self {
+        let rows = self.places.len();
+        self.places.retain(|&place| !self.is_hidden[place]);
+        let places = self.places.clone();
+        for values in self.sequences() {
+            let width = values.len() / rows.max(1);
+            let picked = places.iter().flat_map(|at| &values[at * width..][..width]);
+            *values = picked.copied().collect();
+        }
+        self.lengths = Lengths::Packed(self.lengths.of_rows().expect("lengths").into());
+        self
     }
 
     pub fn inputs(&self) -> Inputs<'_, E> {
-        let slots = NAMES.map(|name| self.part(name));
-        Inputs::from_slots(slots).expect("every case has x and w_hh")
-    }
-
-    /// NaN in x at skipped steps, where it may hold any value.
-    pub fn poison_skipped(&mut self) {
-        let mut x = std::mem::take(self.tensor("x"));
-        self.fill_skipped(&mut x, E::nan());
-        *self.tensor("x") = x;
-    }
-
-    /// Fills a tensor with a value for each row and step at skipped steps.
-    fn fill_skipped(&self, values: &mut [E], with: E) {
-        let valid = self.part("step_mask").unwrap_or_default();
-        let width = values.len() / valid.len().max(1);
-        for (row, _) in valid.iter().enumerate().filter(|(_, v)| v.is_zero()) {
-            values[row * width..][..width].fill(with);
-        }
+        self.inputs.as_ref().map(|values| &values[..])
     }
 
     /// The states of a call that keeps no gates.
     pub fn states(&self) -> Vec<E> {
-        let mut states = vec![E::nan(); self.d_states().len()];
-        self.gru.forward(&self.inputs(), &mut states, None);
+        let mut states = vec![number(UNWRITTEN); self.d_states.len()];
+        self.gru
+            .forward_ragged(&self.lengths, &self.inputs(), &mut states, None);
         states
     }
 
-    /// Every result, with gradients from kept or from recomputed gates. Absent results are empty. The gates of skipped
-    /// steps, which have no meaning, are NaN for the backward pass, and zero in the results.
-    pub fn run(&self, lean: bool) -> Results<E> {
-        let (gru, inputs) = (&self.gru, self.inputs());
-        // NaN shows every element that is not written.
-        self.run_by(
-            lean,
-            E::nan(),
-            |states, gates| gru.forward(&inputs, states, gates),
-            |states, gates, up, to| gru.backward(&inputs, states, gates, up, to),
-        )
-    }
-
-    /// [`run`](Self::run) for rows of different lengths. What is not written stays `unwritten`.
-    pub fn run_ragged(&self, lengths: &Lengths, lean: bool, unwritten: E) -> Results<E> {
-        let (gru, inputs) = (&self.gru, self.inputs());
-        self.run_by(
-            lean,
-            unwritten,
-            |states, gates| gru.forward_ragged(lengths, &inputs, states, gates),
-            |states, gates, up, to| gru.backward_ragged(lengths, &inputs, states, gates, up, to),
-        )
-    }
-
-    fn run_by(
-        &self,
-        lean: bool,
-        unwritten: E,
-        forward: impl Fn(&mut [E], Option<&mut [E]>),
-        backward: impl Fn(&[E], Option<&[E]>, &[E], Gradients<'_, E>),
-    ) -> Results<E> {
-        let new = |len: usize| vec![unwritten; len];
-        let d_states = self.d_states();
-        let [mut states, mut inference] = [(); 2].map(|()| new(d_states.len()));
-        let mut gates = new(d_states.len() * self.gru.spec.saved_per_unit());
-        forward(&mut states, Some(&mut gates));
-        forward(&mut inference, None);
+    /// Every result, with gradients from kept or from recomputed gates. The gates of skipped steps are NaN for the
+    /// backward pass and in the results.
+    pub fn run(&self, is_lean: bool) -> Results<E> {
+        let (gru, inputs, lengths) = (&self.gru, self.inputs(), &self.lengths);
+        let new = |len: usize| vec![number::<E>(UNWRITTEN); len];
+        let mut states = new(self.d_states.len());
+        let mut gates = new(self.d_states.len() * gru.spec.saved_per_unit());
+        gru.forward_ragged(lengths, &inputs, &mut states, Some(&mut gates));
         let is_same = |(a, b): (&E, &E)| a == b || a.is_nan() && b.is_nan();
-        let are_same = states.iter().zip(&inference).all(is_same);
-        assert!(are_same, "inference and training differ: {:?}", self.gru);
-        self.fill_skipped(&mut gates, E::nan());
-        let inputs = self.inputs();
+        let are_same = states.iter().zip(&self.states()).all(is_same);
+        assert!(are_same, "inference and training differ: {gru:?}");
+        if let Lengths::All = lengths {
+            self.fill_hidden(&mut gates, E::nan());
+        }
         let mut d = inputs.differentiable().map(|of| of.map(|of| new(of.len())));
         let to = d.as_mut().map(|d| d.as_deref_mut());
-        backward(&states, (!lean).then_some(&gates), d_states, to);
-        self.fill_skipped(&mut gates, E::zero());
-        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
-            d.map(Option::unwrap_or_default).into_array();
-        Results([states, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state])
+        let saved = (!is_lean).then_some(&gates[..]);
+        gru.backward_ragged(lengths, &inputs, &states, saved, &self.d_states, to);
+        Results { states, gates, d }
     }
 
-    /// The same results from the oracle, in float32 with every operation rounded.
-    pub fn plain(&self) -> Results<E> {
-        self.plain_with(None)
+    /// NaN in x at skipped steps, where it may hold any value.
+    pub fn poison_skipped(&mut self) {
+        let mut x = std::mem::take(&mut self.inputs.sequence.x);
+        self.fill_hidden(&mut x, E::nan());
+        self.inputs.sequence.x = x;
     }
 
-    /// [`plain`](Self::plain) with an error in its gates.
-    pub fn plain_with(&self, gate_error: Option<Round>) -> Results<E> {
+    /// The results of the oracle, in float32 with every operation rounded, and with an error in its gates.
+    pub fn plain(&self, gate_error: Option<Round>) -> Outcome {
         let call = Call {
             gate_error,
             ..passes::call(&self.gru, &self.inputs())
         };
         let forward = call.forward();
-        let d_states = self.d_states().iter().map(|v| v.to_f64().expect("a float"));
-        let mut d = forward.gradients(&d_states.collect::<Vec<_>>(), &[]);
-        let [x, h0, w_ih, w_hh, b_ih, b_hh, start_state] =
-            ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh", "start_state"]
-                .map(|name| d.remove(name).unwrap_or_default());
+        let d_states: Vec<f64> = self.d_states.iter().copied().map(wide).collect();
+        let gradients = forward.gradients(&d_states, &[]);
         let gates = forward.saved(&call);
-        let y = forward.y;
-        let number = |v: f64| E::from(v).expect("a float64 is any float");
-        let mut all = [y, gates, x, h0, w_ih, w_hh, b_ih, b_hh, start_state]
-            .map(|of| of.into_iter().map(number).collect::<Vec<E>>());
-        self.fill_skipped(&mut all[1], E::zero());
-        Results(all)
+        Outcome {
+            outputs: Tensors::from([("states".into(), forward.y), ("gates".into(), gates)]),
+            gradients,
+        }
     }
+
+    fn fill_hidden(&self, values: &mut [E], with: E) {
+        let width = values.len() / self.is_hidden.len().max(1);
+        let rows = self.is_hidden.iter().enumerate();
+        for (row, _) in rows.filter(|(_, is_hidden)| **is_hidden) {
+            values[row * width..][..width].fill(with);
+        }
+    }
+
+    /// The results by name. Nothing is written past the end of a row, where states and gradients are zero here, and gates
+    /// NaN.
+    pub fn outcome(&self, results: &Results<E>) -> Outcome {
+        let mut outcome = Outcome::default();
+        let (Sizes { i, h, .. }, w_ih) = (self.gru.sizes, &self.inputs.weights.w_ih);
+        let features = if w_ih.is_some() { i } else { 3 * h };
+        for (name, values) in results.named() {
+            let mut values = values.clone();
+            let padding = match name {
+                _ if matches!(self.lengths, Lengths::All) => None,
+                "states" => Some((h, E::zero())),
+                "gates" => Some((self.gru.spec.saved_per_unit() * h, E::nan())),
+                "x" => Some((features, E::zero())),
+                _ => None,
+            };
+            if let Some((width, padding)) = padding {
+                let mut padded = vec![number::<E>(UNWRITTEN); self.is_hidden.len() * width];
+                for (at, place) in self.places.iter().enumerate() {
+                    let row = &values[at * width..][..width];
+                    padded[place * width..][..width].copy_from_slice(row);
+                }
+                let written = padded.clone();
+                self.fill_hidden(&mut padded, number(UNWRITTEN));
+                let mut pairs = written.iter().zip(&padded);
+                let is_untouched = pairs.all(|(a, b)| a == b || b.is_nan());
+                // Without hidden units the whole gradient of x is written.
+                assert!(is_untouched || h == 0, "{name} past the end of a row");
+                self.fill_hidden(&mut padded, padding);
+                values = padded;
+            }
+            let tensors: &mut Tensors = match name {
+                "states" | "gates" => &mut outcome.outputs,
+                _ => &mut outcome.gradients,
+            };
+            tensors.insert(name.into(), values.into_iter().map(wide).collect());
+        }
+        outcome
+    }
+}
+
+impl Problem<f32> {
+    /// A stack of this layer.
+    pub fn stack(&self, precision: Precision) -> Stack {
+        let Gru { sizes, order, spec } = self.gru;
+        let layer = StackLayer {
+            spec,
+            direction: order.direction,
+            ..StackLayer::new(self.inputs().weights)
+        };
+        Stack::new(precision, [sizes.i, sizes.h], 1, &[layer])
+    }
+
+    /// The inputs of that stack.
+    pub fn stack_inputs(&self) -> StackInputs<'_> {
+        let sequence = self.inputs().sequence;
+        StackInputs {
+            state: sequence.h0,
+            step_mask: sequence.step_mask,
+            starts: sequence.starts,
+            start_state: sequence.start_state,
+            ..StackInputs::new(sequence.x)
+        }
+    }
+
+    /// The states of that stack after every step.
+    pub fn stack_states(&self, stack: &Stack, inputs: StackInputs<'_>) -> Vec<f32> {
+        let Sizes { n, t, h, .. } = self.gru.sizes;
+        let (mut y, mut last) = (vec![f32::NAN; n * t * h], vec![f32::NAN; n * h]);
+        stack.forward(self.gru.order.layout, [n, t], inputs, &mut y, &mut last);
+        y
+    }
+}
+
+/// A float type on an instruction set, and whether rows of different lengths are packed.
+struct Slices<E>(Isa, bool, PhantomData<E>);
+
+impl<E: Element> Runs for Slices<E> {
+    fn run(&self, case: &Case, drawn: &Drawn) -> Result<Outcome, Stop> {
+        let Self(isa, is_packed, _) = *self;
+        let mut problem = Problem::<E>::new(drawn);
+        if is_packed {
+            problem = problem.packed();
+        }
+        let is_lean = case.checkpointing == Checkpointing::Recompute;
+        let results = isa.run(|| problem.run(is_lean));
+        Ok(problem.outcome(&results))
+    }
+}
+
+/// Both float types on an instruction set, padded and packed.
+#[track_caller]
+pub fn check(isa: Isa, known: &Known) {
+    let can_pack = known.truth().0.lengths.is_some() && !known.case.has("time");
+    for packed in [false, true]
+        .into_iter()
+        .filter(|packed| !packed || can_pack)
+    {
+        let single = known.check(&Slices::<f32>(isa, packed, PhantomData), F32);
+        let double = known.check(&Slices::<f64>(isa, packed, PhantomData), F64);
+        let both = single.and(double);
+        both.unwrap_or_else(|stop| panic!("{isa:?}, packed {packed}: {stop:?}"));
+    }
+}
+
+/// The cases that a call without Burn has.
+pub fn known(cases: Vec<Case>) -> Vec<Known> {
+    let cases = cases.into_iter().filter(|case| !case.has("start-shared"));
+    cases.map(Known::for_kernels).collect()
 }

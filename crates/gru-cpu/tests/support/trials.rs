@@ -5,35 +5,19 @@ use libtest_mimic::{Arguments, Completion, Trial};
 
 /// A trial for each instruction set. Instruction sets that this machine or build does not have are ignored.
 pub fn with_each_isa<F: Fn(Isa) + Copy + Send + 'static>(test: F) -> Vec<Trial> {
+    let path = std::any::type_name::<F>();
+    let name = path.rsplit("::").next().unwrap_or(path);
     let trial = |isa: Isa| {
-        let missing = (!isa.is_available()).then(|| format!("{isa:?} is not available"));
-        ignorable(format!("{}::{isa:?}", name::<F>()), missing, move || {
-            test(isa)
+        Trial::ignorable_test(format!("{name}::{isa:?}"), move || {
+            if !isa.is_available() {
+                let reason = format!("{isa:?} is not available");
+                return Ok(Completion::ignored_with(reason));
+            }
+            test(isa);
+            Ok(Completion::Completed)
         })
     };
     Isa::ALL.into_iter().map(trial).collect()
-}
-
-/// A trial of the default instruction set, or of several.
-#[allow(dead_code)] // Not every test has one.
-pub fn with_any_isa<F: Fn() + Send + 'static>(test: F) -> Vec<Trial> {
-    vec![ignorable(name::<F>().into(), None, test)]
-}
-
-/// The name of a function, without its path.
-fn name<F>() -> &'static str {
-    let path = std::any::type_name::<F>();
-    path.rsplit("::").next().unwrap_or(path)
-}
-
-fn ignorable(name: String, missing: Option<String>, test: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::ignorable_test(name, || {
-        if let Some(reason) = missing {
-            return Ok(Completion::ignored_with(reason));
-        }
-        test();
-        Ok(Completion::Completed)
-    })
 }
 
 /// The main function of a test with trials.

@@ -9,11 +9,11 @@
 mod support;
 
 use gru_cpu::{
-    Stack, StackInputs, StackLayer, StackStream,
-    spec::{GruSpec, Layout, Precision, Reset, Sizes},
+    StackStream,
+    spec::{Precision, Sizes},
 };
 use std::sync::Arc;
-use support::Case;
+use support::Problem;
 
 /// Both sides use float64. They differ in the order of sums of some hundred products of numbers below one, each
 /// rounded to 1e-16.
@@ -35,33 +35,25 @@ pub extern "C" fn agreeing() -> i32 {
             }
         }
     };
-    for reset in [Reset::AfterMatmul, Reset::BeforeMatmul] {
+    for rule in ["", "before"] {
         // A single row, a single row with much work, and a batch.
-        for (n, t, i, h) in [(1, 5, 3, 7), (1, 60, 8, 130), (33, 6, 8, 64)] {
-            let spec = GruSpec::default().with_reset(reset);
-            let present = ["h0", "w_ih", "b_ih", "b_hh"];
-            let case = Case::new(Sizes { n, t, i, h }, spec, &present);
-            let expected = case.plain();
-            for lean in [false, true] {
-                for (got, expected) in case.run(lean).0.iter().zip(&expected.0) {
-                    compare(got, expected, F64);
-                }
+        for sizes in ["N1 T5 I3 H7", "N1 T60 I8 H130", "N33 T6 I8 H64"] {
+            let problem = Problem::<f64>::of(&format!("{sizes} {rule}"));
+            let expected = problem.plain(None);
+            for is_lean in [false, true] {
+                let got = problem.outcome(&problem.run(is_lean));
+                let got = got.outputs.values().chain(got.gradients.values());
+                let expected = expected.outputs.values().chain(expected.gradients.values());
+                got.zip(expected)
+                    .for_each(|(got, expected)| compare(got, expected, F64));
             }
-            let case = case.cast::<f32>();
-            let inputs = case.inputs();
-            let layer = StackLayer {
-                spec,
-                ..StackLayer::new(inputs.weights)
-            };
-            let stack = Stack::new(Precision::Full, [i, h], 1, &[layer]);
-            let sequence = StackInputs {
-                state: inputs.sequence.h0,
-                ..StackInputs::new(inputs.sequence.x)
-            };
+            let Sizes { n, i, h, .. } = problem.gru.sizes;
+            let problem = problem.cast::<f32>();
+            let inputs = problem.inputs();
+            let stack = problem.stack(Precision::Full);
             let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
-            let (mut states, mut last) = (vec![f32::NAN; n * t * h], vec![f32::NAN; n * h]);
-            stack.forward(Layout::BatchMajor, [n, t], sequence, &mut states, &mut last);
-            compare(&wide(&states), &expected["states"], F32);
+            let states = problem.stack_states(&stack, problem.stack_inputs());
+            compare(&wide(&states), &expected.outputs["states"], F32);
             if n == 1 {
                 let mut stream = StackStream::new(Arc::new(stack), n);
                 let h0 = inputs.sequence.h0.expect("it is there");
@@ -70,7 +62,7 @@ pub extern "C" fn agreeing() -> i32 {
                     .sequence
                     .x
                     .chunks(i)
-                    .zip(expected["states"].chunks(h))
+                    .zip(expected.outputs["states"].chunks(h))
                 {
                     compare(&wide(stream.step(x)), expected, F32);
                 }

@@ -172,7 +172,10 @@ fn gradients<E: Lanes>(
                     per_panel: rows,
                 },
                 rg: Rows::new(reset.as_mut(), h),
-                memory: RowMemory::NONE,
+                memory: RowMemory {
+                    products: Rows::new(&mut [], 0),
+                    encoded: Rows::new(&mut [], 0),
+                },
             },
             gates: Rows::new(gates.as_mut(), width),
             g: Rows::new(masked.as_mut(), h),
