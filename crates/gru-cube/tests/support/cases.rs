@@ -239,5 +239,8 @@ pub fn nonfinite() -> Cases {
         &["", "before takes activations-2 clip-state time reverse"],
         &["skips", "start-states", "sorted-lengths"],
     ];
-    covering(FloatKind::F32, 3, &["N3 T4 H5 mask"], &schedules, options)
+    let mut cases = covering(FloatKind::F32, 3, &["N3 T4 H5 mask"], &schedules, options);
+    // One row has no valid step then. Sequence kernels multiply its mask by zero in the backward pass.
+    cases.retain(|(_, case)| !(case.has("skips") && case.id().contains("in-recurrent_mask")));
+    cases
 }
