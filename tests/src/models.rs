@@ -149,8 +149,8 @@ impl Files {
             }
             let config = self.model.config(node.name()).map_err(|e| e.to_string())?;
             let sizes = (config.d_input, config.d_hidden, config.num_layers);
-            let options = config.layer_options();
-            let kind = (options.reset, options.update, options.activations);
+            let spec = config.spec;
+            let kind = (spec.reset, spec.update, spec.activations);
             let usual = (Reset::AfterMatmul, Update::Keeps, Activations::default());
             let walks = (config.bidirectional, config.reverse, config.batch_first);
             if (sizes, kind, walks, config.bias)

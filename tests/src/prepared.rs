@@ -68,10 +68,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 fn configs() -> Vec<GruBlockConfig> {
     let config = GruBlockConfig::new(I, H);
     let mut other = config.layer_options();
-    other.reset = Reset::BeforeMatmul;
-    other.update = Update::Takes;
+    other.spec.reset = Reset::BeforeMatmul;
+    other.spec.update = Update::Takes;
     other.zoneout = 0.25;
-    other.clip_gates = Some(0.8);
+    other.spec.clip_gates = Some(0.8);
     vec![
         config.clone(),
         config

@@ -36,7 +36,7 @@ fn block(gru: &Gru<'_>) -> TokenStream {
                 {
                     let config = #config;
                     let mut reverse = config.layer_options();
-                    reverse.activations = #activations;
+                    reverse.spec.activations = #activations;
                     let per_layer = vec![config.layer_options(), reverse];
                     config.with_per_layer(per_layer).init(device)
                 }

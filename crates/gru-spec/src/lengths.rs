@@ -1,7 +1,7 @@
 //! Rows of different lengths.
 
 use crate::{
-    order::Layout,
+    order::{Layout, Order},
     sizes::Sizes,
     tensors::{Inputs, Sequence, Shape},
 };
@@ -112,6 +112,23 @@ impl Lengths {
         }
     }
 
+    /// For each row, the place of its last computed step among the steps in memory. `None` for a row without steps.
+    pub fn last_places(&self, sizes: &Sizes, order: Order) -> impl Iterator<Item = Option<usize>> {
+        let Sizes { n, t, .. } = *sizes;
+        let mut begin = 0;
+        (0..n).map(move |row| {
+            let len = self.of_rows().map_or(t, |of_rows| of_rows[row]);
+            let time = order.direction.time(len.checked_sub(1)?, len);
+            let first = begin;
+            begin += len;
+            Some(match (self, order.layout) {
+                (Self::Packed(_), _) => first + time,
+                (_, Layout::BatchMajor) => row * t + time,
+                (_, Layout::TimeMajor) => time * n + row,
+            })
+        })
+    }
+
     /// [`Sizes::shapes`] for rows of these lengths.
     pub fn shapes(&self, sizes: Sizes, layout: Layout) -> Inputs<Shape> {
         let rows = sizes.shapes(layout);
@@ -151,6 +168,60 @@ mod tests {
             assert_eq!(error.to_string(), expected);
         }
         assert_eq!(Lengths::All.check(&SIZES), Ok(()));
+    }
+
+    #[test]
+    fn the_last_step_of_a_row_depends_on_lengths_and_order() {
+        use crate::order::Direction::{Forward, Reverse};
+        let (padded, packed) = (
+            Lengths::Padded([5, 0, 2].into()),
+            Lengths::Packed([5, 0, 2].into()),
+        );
+        for (lengths, layout, direction, expected) in [
+            (
+                &Lengths::All,
+                Layout::BatchMajor,
+                Forward,
+                [Some(4), Some(9), Some(14)],
+            ),
+            (
+                &Lengths::All,
+                Layout::TimeMajor,
+                Reverse,
+                [Some(0), Some(1), Some(2)],
+            ),
+            (
+                &padded,
+                Layout::BatchMajor,
+                Forward,
+                [Some(4), None, Some(11)],
+            ),
+            (
+                &padded,
+                Layout::TimeMajor,
+                Forward,
+                [Some(12), None, Some(5)],
+            ),
+            (
+                &packed,
+                Layout::BatchMajor,
+                Forward,
+                [Some(4), None, Some(6)],
+            ),
+            (
+                &packed,
+                Layout::TimeMajor,
+                Reverse,
+                [Some(0), None, Some(5)],
+            ),
+        ] {
+            let places = lengths.last_places(&SIZES, Order { layout, direction });
+            assert_eq!(
+                places.collect::<Vec<_>>(),
+                expected,
+                "{lengths:?} {layout:?}"
+            );
+        }
     }
 
     #[test]

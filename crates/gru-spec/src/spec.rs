@@ -41,6 +41,7 @@ pub enum Update {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GruSpec {
     /// Where the reset gate acts.
     pub reset: Reset,

@@ -35,9 +35,9 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         .with_activations(activations.map_err(text)?);
     if !config.bias {
         // Only the shape of the bias shows the reset form.
-        config.reset = reset;
-    } else if config.reset != reset {
-        return Err(format!("inferred {:?}, expected {reset:?}", config.reset));
+        config.spec.reset = reset;
+    } else if config.spec.reset != reset {
+        return Err(format!("inferred {:?}, expected {reset:?}", config.spec.reset));
     }
     let block = keras::import(&dict, "", &config, device).map_err(text)?;
 

@@ -48,7 +48,7 @@ through! {
 /// The options that Keras and oneDNN do not store in arrays.
 fn options(mut config: GruBlockConfig, block: &GruBlock) -> GruBlockConfig {
     if !config.bias {
-        config.reset = block.layers[0].spec.reset;
+        config.spec.reset = block.layers[0].spec.reset;
     }
     config.with_reverse(block.layers[0].direction == Direction::Reverse)
 }

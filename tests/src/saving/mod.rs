@@ -81,8 +81,8 @@ fn kinds() -> Vec<GruBlockConfig> {
         .with_checkpointing(Checkpointing::Recompute)
         .with_batch_first(false);
     let mut apart = vec![config().layer_options(); 4];
-    apart[1].reset = Reset::BeforeMatmul;
-    apart[3].clip_state = Some(0.5);
+    apart[1].spec.reset = Reset::BeforeMatmul;
+    apart[3].spec.clip_state = Some(0.5);
     vec![
         GruBlockConfig::new(I, H),
         GruBlockConfig::new(I, H)
@@ -265,7 +265,7 @@ fn later_version(path: &Path) -> Result<(), String> {
     // An option of the block, which comes first in the file, of the last layer, and of its activations. The new name has
     // the same length.
     for (name, later, is_first) in [
-        ("clip_gates", "clip_later", true),
+        ("batch_first", "batch_later", true),
         ("clip_state", "clip_later", false),
         ("candidate", "nextstate", false),
     ] {

@@ -117,11 +117,11 @@ pub fn write() -> Result<(), String> {
         .with_zoneout(0.125)
         .with_checkpointing(Checkpointing::Recompute);
     let mut apart = vec![config.layer_options(); 4];
-    apart[1].reset = Reset::BeforeMatmul;
-    apart[2].activations = odd;
-    apart[2].clip_gates = Some(0.75);
-    apart[3].update = Update::Takes;
-    apart[3].clip_state = Some(0.5);
+    apart[1].spec.reset = Reset::BeforeMatmul;
+    apart[2].spec.activations = odd;
+    apart[2].spec.clip_gates = Some(0.75);
+    apart[3].spec.update = Update::Takes;
+    apart[3].spec.clip_state = Some(0.5);
     let gru = config.with_per_layer(apart).init(&Device::flex());
     let gru = gru.map(&mut Numbered(0));
     gru.save_with_config(folder.join(BLOCK)).map_err(text)?;

@@ -161,28 +161,15 @@ impl Batch<'_> {
         y: &[f32],
         last: &mut [f32],
     ) {
-        let mut begin = 0;
-        for row in 0..self.n {
-            let len = self
-                .lengths
-                .of_rows()
-                .map_or(self.t, |of_rows| of_rows[row]);
-            let last = &mut last[row * h..][..h];
-            if len == 0 {
-                match h0 {
-                    Some(h0) => last.copy_from_slice(&h0[row * h..][..h]),
-                    None => last.fill(0.0),
-                }
-                continue;
+        let (n, t) = (self.n, self.t);
+        let sizes = Sizes { n, t, i: 0, h };
+        let places = self.lengths.last_places(&sizes, self.order);
+        for (row, (last, place)) in last.chunks_exact_mut(h.max(1)).zip(places).enumerate() {
+            match (place, h0) {
+                (Some(place), _) => last.copy_from_slice(&y[place * width + column..][..h]),
+                (None, Some(h0)) => last.copy_from_slice(&h0[row * h..][..h]),
+                (None, None) => last.fill(0.0),
             }
-            let time = self.order.direction.time(len - 1, len);
-            let at = match (self.lengths, self.order.layout) {
-                (Lengths::Packed(_), _) => begin + time,
-                (_, Layout::BatchMajor) => row * self.t + time,
-                (_, Layout::TimeMajor) => time * self.n + row,
-            };
-            last.copy_from_slice(&y[at * width + column..][..h]);
-            begin += len;
         }
     }
 }

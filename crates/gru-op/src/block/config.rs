@@ -21,10 +21,10 @@ use gru_spec::{Activation, Activations, Checkpointing, Direction, GruSpec, Reset
 /// use gru_op::{GruBlockConfig, Reset};
 ///
 /// let config = GruConfig::new(64, 128, false).with_reset_after(false);
-/// assert_eq!(GruBlockConfig::try_from(&config)?.reset, Reset::BeforeMatmul);
+/// assert_eq!(GruBlockConfig::try_from(&config)?.spec.reset, Reset::BeforeMatmul);
 ///
 /// let config = GruBlockConfig::new(64, 128).with_bias(false).with_reset_after(false);
-/// assert_eq!(config.reset, Reset::BeforeMatmul);
+/// assert_eq!(config.spec.reset, Reset::BeforeMatmul);
 /// # Ok::<_, gru_op::GruError>(())
 /// ```
 #[derive(Config, Debug)]
@@ -65,19 +65,9 @@ pub struct GruBlockConfig {
     /// Whether sequences are `[N,T,·]` or `[T,N,·]`.
     #[config(default = true)]
     pub batch_first: bool,
-    /// Where the reset gate acts.
-    #[config(default = "Reset::AfterMatmul")]
-    pub reset: Reset,
-    /// What the update gate does with the previous state.
-    #[config(default = "Update::Keeps")]
-    pub update: Update,
-    /// Activations of the three gates.
-    #[config(default = "Activations::default()")]
-    pub activations: Activations,
-    /// Bound of the pre-activations.
-    pub clip_gates: Option<f64>,
-    /// Bound of the state.
-    pub clip_state: Option<f64>,
+    /// What a step computes.
+    #[config(default = "GruSpec::default()")]
+    pub spec: GruSpec,
     /// What training keeps for backward.
     #[config(default = "Checkpointing::KeepGates")]
     pub checkpointing: Checkpointing,
@@ -96,18 +86,47 @@ pub struct GruBlockConfig {
 #[non_exhaustive]
 #[allow(missing_docs)] // The configuration explains them.
 pub struct GruLayerOptions {
-    pub reset: Reset,
-    pub update: Update,
-    pub activations: Activations,
-    pub clip_gates: Option<f64>,
-    pub clip_state: Option<f64>,
+    pub spec: GruSpec,
     pub recurrent_dropout: f64,
     pub zoneout: f64,
 }
 
+/// The options of [`spec`](Self::spec).
+impl GruBlockConfig {
+    /// Sets where the reset gate acts.
+    pub fn with_reset(mut self, reset: Reset) -> Self {
+        self.spec.reset = reset;
+        self
+    }
+
+    /// Sets what the update gate does with the previous state.
+    pub fn with_update(mut self, update: Update) -> Self {
+        self.spec.update = update;
+        self
+    }
+
+    /// Sets the activations of the three gates.
+    pub fn with_activations(mut self, activations: Activations) -> Self {
+        self.spec.activations = activations;
+        self
+    }
+
+    /// Sets the bound of the pre-activations.
+    pub fn with_clip_gates(mut self, clip_gates: Option<f64>) -> Self {
+        self.spec.clip_gates = clip_gates;
+        self
+    }
+
+    /// Sets the bound of the state.
+    pub fn with_clip_state(mut self, clip_state: Option<f64>) -> Self {
+        self.spec.clip_state = clip_state;
+        self
+    }
+}
+
 /// The names of Burn's `GruConfig`.
 impl GruBlockConfig {
-    /// Sets [`reset`](Self::reset): whether the reset gate acts after the recurrent product.
+    /// Sets whether the reset gate acts after the recurrent product.
     pub fn with_reset_after(self, reset_after: bool) -> Self {
         self.with_reset(if reset_after {
             Reset::AfterMatmul
@@ -118,18 +137,18 @@ impl GruBlockConfig {
 
     /// Sets the activation of the reset gate and the update gate.
     pub fn with_gate_activation(mut self, gate: Activation) -> Self {
-        self.activations.reset = gate;
-        self.activations.update = gate;
+        self.spec.activations.reset = gate;
+        self.spec.activations.update = gate;
         self
     }
 
     /// Sets the activation of the candidate.
     pub fn with_hidden_activation(mut self, candidate: Activation) -> Self {
-        self.activations.candidate = candidate;
+        self.spec.activations.candidate = candidate;
         self
     }
 
-    /// Sets [`clip_state`](Self::clip_state). Burn's clip bounds the state, ONNX' clip bounds the gates.
+    /// Sets the bound of the state. Burn's clip bounds the state, ONNX' clip bounds the gates.
     pub fn with_clip(self, clip: Option<f64>) -> Self {
         self.with_clip_state(clip)
     }
@@ -213,16 +232,12 @@ impl GruBlockConfig {
     /// // The second layer resets before the product.
     /// let config = GruBlockConfig::new(3, 4).with_num_layers(2);
     /// let mut second = config.layer_options();
-    /// second.reset = Reset::BeforeMatmul;
+    /// second.spec.reset = Reset::BeforeMatmul;
     /// let config = config.clone().with_per_layer(vec![config.layer_options(), second]);
     /// ```
     pub fn layer_options(&self) -> GruLayerOptions {
         GruLayerOptions {
-            reset: self.reset,
-            update: self.update,
-            activations: self.activations,
-            clip_gates: self.clip_gates,
-            clip_state: self.clip_state,
+            spec: self.spec,
             recurrent_dropout: self.recurrent_dropout,
             zoneout: self.zoneout,
         }
@@ -273,7 +288,7 @@ impl GruBlockConfig {
             b_hh,
             recurrent_dropout: options.recurrent_dropout,
             zoneout: options.zoneout,
-            spec: self.layer_spec(k),
+            spec: options.spec,
             direction: self.direction_of(k),
             checkpointing: self.checkpointing,
             memory: Some(Default::default()),
@@ -321,7 +336,7 @@ impl GruBlockConfig {
             let options = self.options_of(k);
             probability("recurrent_dropout", options.recurrent_dropout)?;
             probability("zoneout", options.zoneout)?;
-            self.layer_spec(k).try_check()?;
+            options.spec.try_check()?;
         }
         Ok(())
     }
@@ -372,14 +387,7 @@ impl GruBlockConfig {
 
     /// What a step of the `k`-th of [`GruBlock::layers`] computes.
     pub fn layer_spec(&self, k: usize) -> GruSpec {
-        let options = self.options_of(k);
-        GruSpec {
-            reset: options.reset,
-            update: options.update,
-            activations: options.activations,
-            clip_gates: options.clip_gates,
-            clip_state: options.clip_state,
-        }
+        self.options_of(k).spec
     }
 
     /// The direction of time of the `k`-th of [`GruBlock::layers`].

@@ -38,11 +38,7 @@ impl GruBlock {
         config
             .with_reverse(!self.bidirectional && layer.direction == Direction::Reverse)
             .with_checkpointing(layer.checkpointing)
-            .with_reset(first.reset)
-            .with_update(first.update)
-            .with_activations(first.activations)
-            .with_clip_gates(first.clip_gates)
-            .with_clip_state(first.clip_state)
+            .with_spec(first.spec)
             .with_recurrent_dropout(first.recurrent_dropout)
             .with_zoneout(first.zoneout)
             .with_per_layer(if all_equal { Vec::new() } else { options })
@@ -57,34 +53,25 @@ impl GruBlock {
     /// # Errors
     /// The first difference.
     pub fn check_config(&self, saved: &GruBlockConfig) -> Result<(), GruMismatch> {
-        let equal = |what: &str, own: usize, saved| same(what, own, saved, own == saved);
         equal("d_input", self.d_input, saved.d_input)?;
         equal("d_hidden", self.d_hidden, saved.d_hidden)?;
         equal("num_layers", self.num_layers, saved.num_layers)?;
-        let (own, other) = (self.bidirectional, saved.bidirectional);
-        same("bidirectional", own, other, own == other)?;
-        // JSON has no infinity, and an infinite bound is the same as none.
-        let bound = |clip: Option<f64>| clip.filter(|c| c.is_finite());
+        equal("bidirectional", self.bidirectional, saved.bidirectional)?;
         for (k, layer) in self.layers.iter().enumerate() {
             let name = |what| format!("layers.{k}.{what}");
-            let (own, other) = (layer.direction, saved.direction_of(k));
-            same(&name("direction"), own, other, own == other)?;
+            equal(&name("direction"), layer.direction, saved.direction_of(k))?;
             let (own, other) = (layer.options(), saved.options_of(k));
-            let (a, b) = (own.reset, other.reset);
-            same(&name("reset"), a, b, a == b)?;
-            let (a, b) = (own.update, other.update);
-            same(&name("update"), a, b, a == b)?;
-            let (a, b) = (own.activations, other.activations);
-            same(&name("activations"), a, b, same_activations(a, b))?;
+            // JSON has no infinity, and an infinite bound is the same as none.
+            let [a, b] = [own.spec, other.spec].map(|spec| spec.for_numbers_up_to(f64::MAX));
+            equal(&name("reset"), a.reset, b.reset)?;
+            equal(&name("update"), a.update, b.update)?;
+            let is_same = same_activations(a.activations, b.activations);
+            same(&name("activations"), a.activations, b.activations, is_same)?;
             for (what, a, b) in [
-                ("clip_gates", own.clip_gates, other.clip_gates),
-                ("clip_state", own.clip_state, other.clip_state),
+                ("clip_gates", a.clip_gates, b.clip_gates),
+                ("clip_state", a.clip_state, b.clip_state),
             ] {
-                let (a, b) = (bound(a), bound(b));
-                let is_same = match (a, b) {
-                    (Some(a), Some(b)) => near(a, b),
-                    (a, b) => a.is_none() && b.is_none(),
-                };
+                let is_same = a.zip(b).map_or(a == b, |(a, b)| near(a, b));
                 same(&name(what), a, b, is_same)?;
             }
             let (a, b) = (own.zoneout, other.zoneout);
@@ -107,6 +94,11 @@ fn same_activations(own: Activations, saved: Activations) -> bool {
     let gates = |all: Activations| all.into_array().map(|a| a.numbered());
     let mut pairs = gates(own).into_iter().zip(gates(saved));
     pairs.all(|((own, [a, b]), (saved, [c, d]))| own == saved && near(a, c) && near(b, d))
+}
+
+fn equal<T: Debug + PartialEq>(what: &str, own: T, saved: T) -> Result<(), GruMismatch> {
+    let is_same = own == saved;
+    same(what, own, saved, is_same)
 }
 
 fn same<T: Debug>(what: &str, own: T, saved: T, is_same: bool) -> Result<(), GruMismatch> {

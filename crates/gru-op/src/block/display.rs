@@ -20,8 +20,8 @@ impl ModuleDisplay for GruBlock {
             .add("dropout", &self.dropout.prob)
             .add("bias", &config.bias)
             .add("batch_first", &self.batch_first)
-            .add("reset", format!("{:?}", config.reset).as_str())
-            .add("update", format!("{:?}", config.update).as_str());
+            .add("reset", format!("{:?}", config.spec.reset).as_str())
+            .add("update", format!("{:?}", config.spec.update).as_str());
         content.optional()
     }
 }

@@ -170,7 +170,7 @@ impl GruBlock {
         })
     }
 
-    pub(super) fn run(
+    fn run(
         &self,
         op: &str,
         x: Tensor<3>,
@@ -180,8 +180,19 @@ impl GruBlock {
         check_sequence(op, &x, layout, &options, self.sizes());
         #[cfg(any(feature = "ndarray", feature = "flex"))]
         if let Some(prepared) = self.prepared_for(&x, &options) {
-            return prepared.run(op, x, layout, options);
+            return prepared.run_checked(op, x, layout, options);
         }
+        self.run_layers(op, x, layout, options)
+    }
+
+    /// [`run`](Self::run) for arguments that were checked, layer by layer.
+    pub(super) fn run_layers(
+        &self,
+        op: &str,
+        x: Tensor<3>,
+        layout: Layout,
+        options: SequenceOptions<3>,
+    ) -> (Tensor<3>, Tensor<3>) {
         let training = self.training(&x);
         let mut finals = Vec::with_capacity(self.layers.len());
         let y = self.each_layer(x, training, |k, layer, x| {

@@ -66,11 +66,7 @@ impl GruLayer {
 
     pub(super) fn options(&self) -> GruLayerOptions {
         GruLayerOptions {
-            reset: self.spec.reset,
-            update: self.spec.update,
-            activations: self.spec.activations,
-            clip_gates: self.spec.clip_gates,
-            clip_state: self.spec.clip_state,
+            spec: self.spec,
             recurrent_dropout: self.recurrent_dropout,
             zoneout: self.zoneout,
         }

@@ -5,7 +5,7 @@ use burn::{
     backend::Dispatch,
     tensor::{Bool, Int, IntDType, Tensor, TensorData},
 };
-use gru_spec::{Direction, Layout, Lengths, Order};
+use gru_spec::{Direction, Lengths, Order, Sizes};
 
 /// The state `[N,H]` after the last step of each row of at most `t` steps, or its initial state if it has no steps.
 pub(crate) fn state_at_the_end(
@@ -21,21 +21,9 @@ pub(crate) fn state_at_the_end(
     if n * h == 0 {
         return shape::reshape(states.clone(), [n, h]);
     }
-    let mut begin = 0;
-    let mut last = Vec::with_capacity(n);
-    for (row, &len) in of_rows.iter().enumerate() {
-        let time = match len {
-            0 => 0,
-            len => order.direction.time(len - 1, len),
-        };
-        last.push(match (lengths, order.layout) {
-            // A row without steps may be behind the last row of memory. Its state is replaced below.
-            (Lengths::Packed(_), _) => (begin + time).min(first * second - 1),
-            (_, Layout::BatchMajor) => row * t + time,
-            (_, Layout::TimeMajor) => time * n + row,
-        } as i64);
-        begin += len;
-    }
+    let places = lengths.last_places(&Sizes { n, t, i: 0, h }, order);
+    // The state of a row without steps is replaced below.
+    let last = places.map(|place| place.unwrap_or(0) as i64).collect();
     let rows = states.clone().reshape([first * second, h]);
     let last = row_numbers::<Dispatch>(last, device.as_dispatch());
     let last = rows.select(0, Tensor::from_dispatch(last));

@@ -85,7 +85,7 @@ pub fn exports() -> Vec<Trial> {
                 let mut config = config.clone();
                 // The cell has only this form.
                 if system == "GRUBlockCell" && !what.starts_with("Reset") {
-                    config.reset = Reset::BeforeMatmul;
+                    config.spec.reset = Reset::BeforeMatmul;
                 }
                 let got = export(&block(config)).err().map(text);
                 let expected = format!("{system} cannot express {what}");
@@ -133,7 +133,7 @@ pub const CASES: &[ErrorCase] = &[
         || {
             let both = config().with_bidirectional(true);
             let mut other = both.layer_options();
-            other.reset = Reset::BeforeMatmul;
+            other.spec.reset = Reset::BeforeMatmul;
             let both = both
                 .clone()
                 .with_per_layer(vec![both.layer_options(), other]);

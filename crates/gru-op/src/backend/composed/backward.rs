@@ -1,7 +1,7 @@
 //! The backward pass. The backward of `gru-cpu` lists its equations.
 
 use super::{
-    Call,
+    Recurrence,
     gate::gates,
     prim::{Mask, Prim},
 };
@@ -16,7 +16,7 @@ pub(crate) fn gradients<B: Backend>(
     d_states: FloatTensor<B>,
     wanted: PerInput<bool>,
 ) -> GruGradients<B> {
-    let call = Call::new(call);
+    let call = Recurrence::new(call);
     if call.times.is_empty() {
         let shapes = call.sizes.shapes(call.order.layout);
         let zeros = |(wanted, shape): (bool, Option<&gru_spec::Shape>)| {
@@ -85,7 +85,7 @@ pub(crate) fn gradients<B: Backend>(
 
 /// `q_n` of all steps, a sequence, from the states.
 pub(crate) fn q_n<B: Backend>(call: GruCall<B>, states: FloatTensor<B>) -> FloatTensor<B> {
-    let call = Call::new(call);
+    let call = Recurrence::new(call);
     if call.times.is_empty() {
         return states; // empty, too
     }
@@ -100,7 +100,7 @@ fn d_w_hh<B: Backend>(g: Prim<B>, g_n: Prim<B>, d_rz: Prim<B>, dq_n: Prim<B>) ->
     Prim::cat(vec![rz, g_n.transpose().matmul(dq_n)], 1)
 }
 
-impl<B: Backend> Call<B> {
+impl<B: Backend> Recurrence<B> {
     /// Rows of the gradient of `x` from rows of the gradient of all pre-activations, `[…,3H]`.
     pub(crate) fn d_x(&self, dp: Prim<B>) -> Prim<B> {
         match &self.inputs.weights.w_ih {
@@ -148,7 +148,7 @@ impl<B: Backend> Call<B> {
 
 /// What backward reads at one step.
 struct Step<'a, B: Backend> {
-    call: &'a Call<B>,
+    call: &'a Recurrence<B>,
     /// The gates, `[N,3H]` or `[N,4H]`.
     gates: Prim<B>,
     /// The state before the step.
@@ -158,7 +158,7 @@ struct Step<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Step<'a, B> {
-    fn new(call: &'a Call<B>, gates: &Prim<B>, previous: &Prim<B>, t: usize) -> Self {
+    fn new(call: &'a Recurrence<B>, gates: &Prim<B>, previous: &Prim<B>, t: usize) -> Self {
         Self {
             call,
             gates: call.at(gates, t),

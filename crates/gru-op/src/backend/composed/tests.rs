@@ -5,7 +5,7 @@ use burn::{
     tensor::{DType, TensorData},
 };
 use burn_flex::{Flex, FlexTensor};
-use gru_spec::{Activation, Direction, Layout, Lengths, PerInput};
+use gru_spec::{Activation, Direction, GruSpec, Layout, Lengths, Order, PerInput, Sizes};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const N: usize = 2;

@@ -1,7 +1,7 @@
 //! Chunks of time, so that temporary memory does not grow with T.
 
 use super::Prim;
-use crate::{backend::GruCall, backend::composed::Call};
+use crate::{backend::GruCall, backend::composed::ComposedCall};
 use burn_cubecl::CubeBackend;
 use gru_spec::{Inputs, Lengths, Sequence, Sizes};
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub(super) fn chunks(
 pub(super) fn of_sequence(
     sequence: &Prim<CubeBackend>,
     steps: &Range<usize>,
-    call: &Call<CubeBackend>,
+    call: &ComposedCall<CubeBackend>,
 ) -> Prim<CubeBackend> {
     if *steps == (0..call.sizes.t) {
         return sequence.clone();
@@ -49,7 +49,7 @@ pub(super) fn of_call(
     call: &GruCall<CubeBackend>,
     states: &Prim<CubeBackend>,
     steps: &Range<usize>,
-    whole: &Call<CubeBackend>,
+    whole: &ComposedCall<CubeBackend>,
 ) -> GruCall<CubeBackend> {
     let Sizes { n, t, h, .. } = whole.sizes;
     let part = |tensor| of_sequence(&Prim(tensor), steps, whole).0;

@@ -166,7 +166,7 @@ fn is_done(done: Result<(), NotRun>, strategy: Strategy) -> bool {
 fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
     let call = &call::with_codes(call)?;
     let mut recurrence = call::recurrence(call);
-    let whole = composed::Call::new(call.clone());
+    let whole = composed::ComposedCall::new(call.clone());
     let (x, w_ih) = (&whole.inputs.sequence.x, &whole.inputs.weights.w_ih);
     let Sizes { n, t, h, .. } = whole.sizes;
     let states = empty(&x.0, Shape::new(whole.sequence_shape(h)));

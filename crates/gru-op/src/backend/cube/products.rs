@@ -27,7 +27,7 @@ pub(super) fn gradients_of_inputs(
     done: BackwardDone,
     wanted: PerInput<bool>,
 ) -> PerInput<Option<Prim<CubeBackend>>> {
-    let whole = composed::Call::new(call.clone());
+    let whole = composed::ComposedCall::new(call.clone());
     let Sizes { n, t, h, .. } = whole.sizes;
     let valid = call::valid(call, 0..t);
     let pick = |rows: Prim<CubeBackend>| match &valid {

@@ -6,7 +6,7 @@ use super::{
     call::{is_padding, recurrence, valid},
     chunks, dense, empty, lhs,
 };
-use crate::backend::{GruCall, GruGradients, composed::Call, padded::Places};
+use crate::backend::{GruCall, GruGradients, composed::ComposedCall, padded::Places};
 use burn::{
     backend::Backend,
     tensor::{DType, Shape},
@@ -22,7 +22,7 @@ pub(super) fn gradients(
     d_states: &CubeTensor,
     wanted: PerInput<bool>,
 ) -> Result<GruGradients<CubeBackend>, NotDone> {
-    let whole = Call::new(call.clone());
+    let whole = ComposedCall::new(call.clone());
     let x = &whole.inputs.sequence.x;
     let [states, d_states] = [states, d_states].map(|tensor| Prim::<CubeBackend>(tensor.clone()));
     let per_step = whole.sizes.n * 3 * whole.sizes.h * x.dtype().size();
@@ -83,7 +83,7 @@ fn gates(
     recurrence: &mut Recurrence,
     states: &Prim<CubeBackend>,
 ) -> CubeTensor {
-    let (spec, whole) = (call.spec, Call::new(call.clone()));
+    let (spec, whole) = (call.spec, ComposedCall::new(call.clone()));
     let valid = valid(call, 0..whole.sizes.t);
     let product = |rows, weight| Places::product(&valid, rows, weight);
     let x = whole.rows(whole.inputs.sequence.x.clone());
@@ -120,7 +120,7 @@ fn gates(
 fn add_to_last(
     sequence: Prim<CubeBackend>,
     rows: Prim<CubeBackend>,
-    call: &Call<CubeBackend>,
+    call: &ComposedCall<CubeBackend>,
 ) -> Prim<CubeBackend> {
     let t = sequence.dims::<3>()[call.time_dim()];
     let last = call.order.direction.time(t - 1, t);

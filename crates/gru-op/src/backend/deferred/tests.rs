@@ -100,7 +100,7 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         .zip(shapes)
         .map(|(id, shape)| TensorIr::uninit(TensorId::new(id), shape.into(), DType::F32))
         .collect();
-    let op = CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.clone().encode());
+    let op = CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.encode());
     (handles, op)
 }
 
@@ -187,7 +187,7 @@ fn spoilt_lengths_are_errors_with_their_name() {
         let mut refusal = |lengths: Lengths| {
             arguments.lengths = lengths;
             let mut op = op.clone();
-            op.scalars = arguments.clone().encode();
+            op.scalars = arguments.encode();
             let error = execute::<Flex>(&mut handles, &op).unwrap_err();
             assert_eq!(handles.num_handles(), before);
             error

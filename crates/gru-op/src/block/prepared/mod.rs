@@ -182,7 +182,7 @@ impl PreparedGru {
         (shape::at(y, 0, 0), state)
     }
 
-    pub(super) fn run(
+    fn run(
         &self,
         op: &str,
         x: Tensor<3>,
@@ -201,10 +201,21 @@ impl PreparedGru {
         let config = &self.config;
         let sizes = [config.d_input, config.d_hidden, config.layer_count()];
         check_sequence(op, &x, layout, &options, sizes);
+        self.run_checked(op, x, layout, options)
+    }
+
+    /// [`run`](Self::run) for arguments that were checked.
+    pub(super) fn run_checked(
+        &self,
+        op: &str,
+        x: Tensor<3>,
+        layout: Layout,
+        options: SequenceOptions<3>,
+    ) -> (Tensor<3>, Tensor<3>) {
         match &self.kind {
             #[cfg(any(feature = "ndarray", feature = "flex"))]
             Kind::Stack(stack) => cpu::forward(self, stack, x, layout, options),
-            Kind::Block(block) => block.run(op, x, layout, options),
+            Kind::Block(block) => block.run_layers(op, x, layout, options),
         }
     }
 
