@@ -30,13 +30,13 @@
 //! ```
 
 use crate::{
-    bias,
+    arrays::{self, Array, Form::*, Parameter::*, RZN},
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System, matrices},
+    system::{PLAIN, System},
 };
-use burn::tensor::{Device, Tensor};
-use gru_op::{GruBlock, GruBlockConfig, GruWeights, Reset};
+use burn::tensor::Device;
+use gru_op::{GruBlock, GruBlockConfig, Reset};
 
 const SYSTEM: System = System {
     name: "a pseudo-layer of cuDNN",
@@ -77,29 +77,12 @@ pub fn import(
 ) -> Result<GruBlock, ConvertError> {
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
-    let h = found.d_hidden;
-    let matrix = |first: usize, inputs: usize| -> Result<Tensor<2>, ConvertError> {
-        let gates = (first..first + 3)
-            .map(|id| dict.tensor(&format!("{prefix}w{id}"), [h, inputs], device));
-        let gates: Vec<Tensor<2>> = gates.collect::<Result<_, _>>()?;
-        Ok(Tensor::cat(gates, 0).transpose())
+    let has = |ids: [u8; 3]| {
+        let mut keys = ids.iter().map(|id| format!("{prefix}b{id}"));
+        keys.any(|key| dict.get(&key).is_some())
     };
-    let bias = |first: usize| -> Result<Option<Tensor<1>>, ConvertError> {
-        let keys = (first..first + 3).map(|id| format!("{prefix}b{id}"));
-        if keys.clone().all(|key| dict.get(&key).is_none()) {
-            return Ok(None);
-        }
-        let gates = keys.map(|key| dict.tensor(&key, [h], device));
-        let gates: Vec<Tensor<1>> = gates.collect::<Result<_, _>>()?;
-        Ok(Some(Tensor::cat(gates, 0)))
-    };
-    let weights = GruWeights {
-        w_ih: Some(matrix(0, found.d_input)?),
-        w_hh: matrix(3, h)?,
-        b_ih: bias(0)?,
-        b_hh: bias(3)?,
-    };
-    Ok(config.init_with(vec![weights])?)
+    let arrays = arrays(prefix, &found, [has([0, 1, 2]), has([3, 4, 5])]);
+    arrays::import(dict, &arrays, config, device)
 }
 
 /// The arrays of a pseudo-layer that computes the same as `block`.
@@ -109,22 +92,28 @@ pub fn import(
 /// activation, a clip, zoneout, or a reverse layer. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
-    let (layer, h) = (&block.layers[0], block.d_hidden);
-    let mut dict = StateDict::new();
-    for (first, matrix) in [0, 3].into_iter().zip(matrices(layer)) {
-        for gate in 0..3 {
-            let rows = matrix.clone().narrow(1, gate * h, h).transpose();
-            dict.put(format!("{prefix}w{}", first + gate), rows)?;
+    let biases = [arrays::has_bias(block); 2];
+    arrays::export(&block.layers, &arrays(prefix, &block.config(), biases))
+}
+
+/// One array for each gate.
+fn arrays(prefix: &str, config: &GruBlockConfig, has_bias: [bool; 2]) -> Vec<Array> {
+    let (i, h) = (config.d_input, config.d_hidden);
+    let mut arrays = Vec::new();
+    for id in 0..6 {
+        let gate = &RZN[id % 3..][..1];
+        let (weight, bias, inputs) = match id {
+            0..3 => (Input, InputBias, i),
+            _ => (Recurrent, RecurrentBias, h),
+        };
+        let array = |name, shape, parameter| {
+            let key = format!("{prefix}{name}{id}");
+            (key, shape, 0..1, vec![(parameter, gate, Rows)])
+        };
+        arrays.push(array("w", vec![h, inputs], weight));
+        if has_bias[id / 3] {
+            arrays.push(array("b", vec![h], bias));
         }
     }
-    if bias::any(block) {
-        let (b_ih, b_hh) = bias::both(&layer.weights());
-        for (first, bias) in [(0, b_ih), (3, b_hh)] {
-            for gate in 0..3 {
-                let part = bias.clone().narrow(0, gate * h, h);
-                dict.put(format!("{prefix}b{}", first + gate), part)?;
-            }
-        }
-    }
-    Ok(dict)
+    arrays
 }

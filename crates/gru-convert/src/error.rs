@@ -50,7 +50,7 @@ pub enum ConvertError {
     },
     /// An attribute of an ONNX node that gru-op does not support, or an invalid attribute.
     #[error(transparent)]
-    Attribute(#[from] crate::onnx::AttributeError),
+    Attribute(#[from] gru_op::spec::onnx::AttributeError),
     /// The other system cannot express the block.
     #[error("{system} cannot express {what}")]
     Inexpressible {

@@ -34,15 +34,13 @@
 //! ```
 
 use crate::{
-    bias,
+    arrays::{self, Array, Form::*, Parameter::*, ZRN},
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System, matrices},
+    system::{PLAIN, System},
 };
-use burn::tensor::{Device, Tensor};
-use gru_op::{
-    Activation, Activations, GateOrder, GruBlock, GruBlockConfig, GruError, GruWeights, Reset,
-};
+use burn::tensor::Device;
+use gru_op::{Activation, Activations, GruBlock, GruBlockConfig, GruError, Reset};
 use std::collections::BTreeMap;
 
 const SYSTEM: System = System {
@@ -55,7 +53,6 @@ const SYSTEM: System = System {
     },
     ..PLAIN
 };
-const ORDER: GateOrder = GateOrder::UpdateFirst;
 
 /// The expected keys, for the error about an unexpected key.
 const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a Bidirectional has \
@@ -115,34 +112,8 @@ pub fn import(
 ) -> Result<GruBlock, ConvertError> {
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
-    let h = found.d_hidden;
-    let (layers, [kernel, recurrent, bias]) = layers(dict, prefix)?;
-    let weights = layers.into_iter().map(|layer| {
-        let columns = |name: &str, rows: usize| -> Result<Tensor<2>, ConvertError> {
-            let matrix = dict.tensor(&format!("{layer}{name}"), [rows, 3 * h], device)?;
-            Ok(ORDER.reorder(matrix, 1, 1))
-        };
-        let (b_ih, b_hh) = match (found.bias, found.reset) {
-            (false, _) => (None, None),
-            (true, Reset::AfterMatmul) => {
-                let both = columns(bias, 2)?;
-                let row = |k| both.clone().narrow(0, k, 1).squeeze_dim(0);
-                (Some(row(0)), Some(row(1)))
-            }
-            (true, Reset::BeforeMatmul) => {
-                let bias = dict.tensor::<1>(&format!("{layer}{bias}"), [3 * h], device)?;
-                (Some(ORDER.reorder(bias, 0, 1)), None)
-            }
-        };
-        Ok(GruWeights {
-            w_ih: Some(columns(kernel, found.d_input)?),
-            w_hh: columns(recurrent, h)?,
-            b_ih,
-            b_hh,
-        })
-    });
-    let weights: Vec<GruWeights> = weights.collect::<Result<_, ConvertError>>()?;
-    Ok(config.init_with(weights)?)
+    let (layers, names) = layers(dict, prefix)?;
+    arrays::import(dict, &arrays(&layers, names, &found), config, device)
 }
 
 /// The arrays of a layer that computes the same as `block`. A bidirectional block uses the names
@@ -155,35 +126,38 @@ pub fn import(
 /// be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
-    let mut dict = StateDict::new();
-    for (k, layer) in block.layers.iter().enumerate() {
-        let place = match (block.bidirectional, k) {
-            (false, _) => "",
-            (true, 0) => "forward_layer/",
-            (true, _) => "backward_layer/",
-        };
-        let key = |name: &str| format!("{prefix}{place}{name}");
-        let [kernel, recurrent] = matrices(layer).map(|columns| ORDER.reorder(columns, 1, 1));
-        dict.put(key("kernel"), kernel)?;
-        dict.put(key("recurrent_kernel"), recurrent)?;
-        if !bias::any(block) {
-            continue;
-        }
-        let weights = layer.weights();
-        match layer.spec.reset {
-            Reset::AfterMatmul => {
-                let (b_ih, b_hh) = bias::both(&weights);
-                let both: Tensor<2> = Tensor::stack(vec![b_ih, b_hh], 0);
-                dict.put(key("bias"), ORDER.reorder(both, 1, 1))?;
-            }
-            Reset::BeforeMatmul => {
-                let (one, _) = bias::joined(&weights, layer.spec.reset);
-                let one = one.unwrap_or_else(|| bias::zeros(&weights, 3 * block.d_hidden));
-                dict.put(key("bias"), ORDER.reorder(one, 0, 1))?;
-            }
-        }
-    }
-    Ok(dict)
+    let layers: &[&str] = if block.bidirectional {
+        &["forward_layer/", "backward_layer/"]
+    } else {
+        &[""]
+    };
+    let layers: Vec<String> = layers
+        .iter()
+        .map(|layer| format!("{prefix}{layer}"))
+        .collect();
+    let arrays = arrays(&layers, ARRAYS[0], &block.config());
+    arrays::export(&block.layers, &arrays)
+}
+
+/// The arrays under the prefix of each layer.
+fn arrays(layers: &[String], names: [&str; 3], config: &GruBlockConfig) -> Vec<Array> {
+    let (i, h) = (config.d_input, config.d_hidden);
+    let both = vec![(InputBias, ZRN, Columns), (RecurrentBias, ZRN, Columns)];
+    let (shape, parts) = match config.layer_spec(0).reset {
+        Reset::AfterMatmul => (vec![2, 3 * h], both),
+        Reset::BeforeMatmul => (vec![3 * h], both[..1].to_vec()),
+    };
+    let of_layer = |(k, layer): (usize, &String)| {
+        let array = |name, shape, parts| (format!("{layer}{name}"), shape, k..k + 1, parts);
+        let [kernel, recurrent, bias] = names;
+        let all = [
+            array(kernel, vec![i, 3 * h], vec![(Input, ZRN, Columns)]),
+            array(recurrent, vec![h, 3 * h], vec![(Recurrent, ZRN, Columns)]),
+            array(bias, shape.clone(), parts.clone()),
+        ];
+        all.into_iter().take(if config.bias { 3 } else { 2 })
+    };
+    layers.iter().enumerate().flat_map(of_layer).collect()
 }
 
 /// The activations of a layer from Keras' names: `activation` of the candidate, `recurrent_activation`

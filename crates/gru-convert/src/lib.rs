@@ -60,7 +60,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod bias;
+mod arrays;
 pub mod cudnn;
 mod error;
 mod files;

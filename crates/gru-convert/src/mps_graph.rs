@@ -29,15 +29,14 @@
 //! ```
 
 use crate::{
-    bias,
+    arrays::{self, Array, Form::*, N, Parameter::*, RZN, ZRN},
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System, matrices, same},
+    system::{PLAIN, System, same},
 };
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Device;
 use gru_op::{
-    Activation, Direction, GruBlock, GruBlockConfig, GruWeights, Reset,
-    mps_graph::{GruDescriptor, RecurrentWeight, weights},
+    Activation, Direction, GateOrder, GruBlock, GruBlockConfig, Reset, mps_graph::GruDescriptor,
 };
 
 const SYSTEM: System = System {
@@ -58,6 +57,8 @@ const SYSTEM: System = System {
     ..PLAIN
 };
 
+const NAMES: [&str; 4] = ["recurrentWeight", "inputWeight", "bias", "secondaryBias"];
+
 /// The configuration of the GRU with this descriptor and the arrays under `prefix`. The layout is
 /// time-major, as in MPSGraph.
 ///
@@ -68,7 +69,6 @@ pub fn config(
     dict: &StateDict,
     prefix: &str,
 ) -> Result<GruBlockConfig, ConvertError> {
-    const NAMES: [&str; 4] = ["recurrentWeight", "inputWeight", "bias", "secondaryBias"];
     let expected = "a GRU has recurrentWeight, inputWeight, bias and secondaryBias";
     dict.expect_only(prefix, &NAMES, expected)?;
     let key = |name: &str| format!("{prefix}{name}");
@@ -94,20 +94,19 @@ pub fn config(
         (true, _) => dict.shape::<3>(&name)?[2],
     };
     let [_, i] = dict.shape(&key("inputWeight"))?;
-    // The secondary bias is ignored without resetAfter.
-    let read = if descriptor.reset_after { 4 } else { 3 };
-    let bias = NAMES[2..read]
-        .iter()
-        .any(|name| dict.get(&key(name)).is_some());
-    let spec = descriptor.spec();
+    let [bias, secondary] = biases(descriptor, dict, prefix);
     Ok(GruBlockConfig::new(i, h)
         .with_bidirectional(two)
         .with_reverse(descriptor.reverse && !two)
-        .with_bias(bias)
+        .with_bias(bias || secondary)
         .with_batch_first(false)
-        .with_reset(spec.reset)
-        .with_update(spec.update)
-        .with_activations(spec.activations))
+        .with_spec(descriptor.spec()))
+}
+
+/// Whether there is a bias and a secondary bias. The secondary bias is ignored without `resetAfter`.
+fn biases(descriptor: &GruDescriptor, dict: &StateDict, prefix: &str) -> [bool; 2] {
+    let has = |name| dict.get(&format!("{prefix}{name}")).is_some();
+    [has(NAMES[2]), descriptor.reset_after && has(NAMES[3])]
 }
 
 /// The GRU with this descriptor and the arrays under `prefix`, as a block with `config`.
@@ -129,34 +128,9 @@ pub fn import(
     same("update", says.update, is.update)?;
     same("activations", says.activations, is.activations)?;
     same("reverse", config.reverse, found.reverse)?;
-    let (d, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
-    let key = |name: &str| format!("{prefix}{name}");
-    let vector = |name: &str, len: usize| -> Result<Option<Tensor<1>>, ConvertError> {
-        let there = dict.get(&key(name)).is_some();
-        let vector = there.then(|| dict.tensor(&key(name), [len], device));
-        vector.transpose()
-    };
-    let name = key("recurrentWeight");
-    let recurrent: RecurrentWeight = if !found.bidirectional {
-        dict.tensor(&name, [3 * h, h], device)?.into()
-    } else {
-        dict.tensor(&name, [2, 3 * h, h], device)?.into()
-    };
-    let input = dict.tensor(&key("inputWeight"), [d * 3 * h, i], device)?;
-    let bias = vector("bias", d * 3 * h)?;
-    let secondary = if descriptor.reset_after {
-        vector("secondaryBias", d * h)?
-    } else {
-        None
-    };
-    let weights = weights(
-        &recurrent,
-        Some(&input),
-        bias.as_ref(),
-        secondary.as_ref(),
-        descriptor,
-    );
-    Ok(config.init_with(weights)?)
+    let biases = biases(descriptor, dict, prefix);
+    let arrays = arrays(descriptor, prefix, &found, biases);
+    arrays::import(dict, &arrays, config, device)
 }
 
 /// The arrays, in Apple's default gate order, and the descriptor of a GRU that computes the same as
@@ -167,7 +141,7 @@ pub fn import(
 /// device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescriptor), ConvertError> {
     SYSTEM.check_block(block)?;
-    let (first, h) = (block.layers[0].spec, block.d_hidden);
+    let first = block.layers[0].spec;
     let mut descriptor = GruDescriptor::new(first.update);
     descriptor.reverse = !block.bidirectional && block.layers[0].direction == Direction::Reverse;
     descriptor.bidirectional = block.bidirectional;
@@ -175,36 +149,40 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, GruDescripto
     descriptor.update_gate_activation = first.activations.update;
     descriptor.reset_gate_activation = first.activations.reset;
     descriptor.output_gate_activation = first.activations.candidate;
-    let order = descriptor.gate_order();
-    let rows = |columns: Tensor<2>| order.reorder(columns.transpose(), 0, 1);
-    let layers = block.layers.iter();
-    let matrices = layers.clone().map(|layer| matrices(layer).map(rows));
-    let (input, recurrent): (Vec<_>, Vec<_>) = matrices
-        .map(|[input, recurrent]| (input, recurrent))
-        .unzip();
-    let weights: Vec<GruWeights> = layers.map(|layer| layer.weights()).collect();
-    let biases = weights.iter().map(|w| bias::joined(w, first.reset));
-    let (bias, secondary): (Vec<_>, Vec<_>) = biases.unzip();
-    let bias = bias.into_iter();
-    let bias = bias.map(|b: Option<Tensor<1>>| b.map(|b| order.reorder(b, 0, 1)));
+    let has_second = block.layers.iter().any(|layer| layer.b_hh.is_some());
+    let biases = [
+        arrays::has_bias(block),
+        descriptor.reset_after && has_second,
+    ];
+    let arrays = arrays(&descriptor, prefix, &block.config(), biases);
+    Ok((arrays::export(&block.layers, &arrays)?, descriptor))
+}
 
-    let mut dict = StateDict::new();
-    let key = |name: &str| format!("{prefix}{name}");
-    if !block.bidirectional {
-        dict.put(key("recurrentWeight"), Tensor::cat(recurrent, 0))?
+/// Rows of gates, both directions in each array.
+fn arrays(
+    descriptor: &GruDescriptor,
+    prefix: &str,
+    config: &GruBlockConfig,
+    [has_bias, has_second]: [bool; 2],
+) -> Vec<Array> {
+    let (d, i, h) = (config.layer_count(), config.d_input, config.d_hidden);
+    let order = match descriptor.gate_order() {
+        GateOrder::ResetFirst => RZN,
+        GateOrder::UpdateFirst => ZRN,
+    };
+    let [recurrent, input, bias, second] = NAMES.map(|name| format!("{prefix}{name}"));
+    let shape = if config.bidirectional {
+        vec![2, 3 * h, h]
     } else {
-        dict.put(key("recurrentWeight"), Tensor::stack::<3>(recurrent, 0))?
-    }
-    dict.put(key("inputWeight"), Tensor::cat(input, 0))?;
-    for (name, parts, len) in [
-        ("bias", bias.collect::<Vec<_>>(), 3 * h),
-        ("secondaryBias", secondary, h),
-    ] {
-        if parts.iter().any(Option::is_some) {
-            let parts = parts.into_iter().zip(&weights);
-            let parts = parts.map(|(part, w)| part.unwrap_or_else(|| bias::zeros(w, len)));
-            dict.put(key(name), Tensor::cat(parts.collect(), 0))?;
-        }
-    }
-    Ok((dict, descriptor))
+        vec![3 * h, h]
+    };
+    let bias = (bias, vec![d * 3 * h], 0..d, vec![(InputBias, order, Rows)]);
+    let second = (second, vec![d * h], 0..d, vec![(RecurrentBias, N, Rows)]);
+    let mut arrays = vec![
+        (recurrent, shape, 0..d, vec![(Recurrent, order, Rows)]),
+        (input, vec![d * 3 * h, i], 0..d, vec![(Input, order, Rows)]),
+    ];
+    arrays.extend(has_bias.then_some(bias));
+    arrays.extend(has_second.then_some(second));
+    arrays
 }

@@ -16,19 +16,19 @@
 //! let dict = onednn::export(&gru, "")?;
 //! assert_eq!(dict.get("bias").unwrap().shape()[..], [2, 1, 4, 16]);
 //! let config = onednn::config(&dict, "")?;
-//! assert_eq!(config.reset, Reset::AfterMatmul); // LBR, by its four biases
+//! assert_eq!(config.spec.reset, Reset::AfterMatmul); // LBR, by its four biases
 //! let gru = onednn::import(&dict, "", &config, &device)?;
 //! # Ok(()) }
 //! ```
 
 use crate::{
-    bias,
+    arrays::{self, Array, Form::*, N, Parameter::*, ZRN},
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System, matrices},
+    system::{PLAIN, System},
 };
-use burn::tensor::{Device, Tensor};
-use gru_op::{GateOrder, GruBlock, GruBlockConfig, GruWeights, Reset};
+use burn::tensor::Device;
+use gru_op::{GruBlock, GruBlockConfig, Reset};
 
 const SYSTEM: System = System {
     name: "oneDNN",
@@ -37,7 +37,6 @@ const SYSTEM: System = System {
     reverse: true,
     ..PLAIN
 };
-const ORDER: GateOrder = GateOrder::UpdateFirst;
 
 /// The configuration of the primitive with the arrays under `prefix`: sizes, layers, directions and
 /// biases. The number of biases shows whether the primitive is LBR ([`Reset::AfterMatmul`]). Without a
@@ -97,42 +96,7 @@ pub fn import(
 ) -> Result<GruBlock, ConvertError> {
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
-    let (entries, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
-    let (l, biases) = (found.num_layers, biases(found.reset));
-    let d = entries / l;
-    let key = |name: &str| format!("{prefix}{name}");
-    // Layers and directions have the order of the block's layers.
-    let matrices = |name: &str, rows: usize| -> Result<Tensor<3>, ConvertError> {
-        let all: Tensor<5> = dict.tensor(&key(name), [l, d, rows, 3, h], device)?;
-        Ok(ORDER.reorder(all.reshape([entries, rows, 3 * h]), 2, 1))
-    };
-    let (w_layer, w_iter) = (matrices("weights_layer", i)?, matrices("weights_iter", h)?);
-    let bias: Option<Tensor<4>> = found
-        .bias
-        .then(|| dict.tensor(&key("bias"), [l, d, biases, h], device))
-        .transpose()?;
-    let bias = bias.map(|bias| bias.reshape([entries, biases * h]));
-    let of_candidate = |b: Tensor<1>| {
-        let of_gates = Tensor::zeros([2 * h], (&b.device(), b.dtype()));
-        Tensor::cat(vec![of_gates, b], 0)
-    };
-    let weights = (0..entries).map(|k| {
-        let one = |all: &Tensor<3>| all.clone().narrow(0, k, 1).squeeze_dim::<2>(0);
-        let bias = |from, len| -> Option<Tensor<1>> {
-            let all: Tensor<2> = bias.clone()?.narrow(0, k, 1).narrow(1, from, len);
-            Some(all.squeeze_dim(0))
-        };
-        GruWeights {
-            w_ih: Some(one(&w_layer)),
-            w_hh: one(&w_iter),
-            b_ih: bias(0, 3 * h).map(|b| ORDER.reorder(b, 0, 1)),
-            b_hh: (biases == 4)
-                .then(|| bias(3 * h, h))
-                .flatten()
-                .map(of_candidate),
-        }
-    });
-    Ok(config.init_with(weights.collect())?)
+    arrays::import(dict, &arrays(prefix, &found), config, device)
 }
 
 /// The arrays of a primitive that computes the same as `block`. A bias without a counterpart is added to
@@ -152,46 +116,28 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     if l > 1 && (d, i) != (1, h) {
         return Err(SYSTEM.lacks("several layers in both directions or with I other than H"));
     }
-    let layers = block.layers.iter();
-    let columns = |k: usize| {
-        let columns = layers.clone().map(move |layer| {
-            let columns = matrices(layer)[k].clone();
-            ORDER.reorder(columns, 1, 1)
-        });
-        columns.collect::<Vec<Tensor<2>>>()
-    };
-    let [w_layer, w_iter] = [0, 1].map(columns);
-    let bias = layers.map(|layer| {
-        let (weights, reset) = (layer.weights(), layer.spec.reset);
-        let (b, b_n) = bias::joined(&weights, reset);
-        let b = b.unwrap_or_else(|| bias::zeros(&weights, 3 * h));
-        let b = ORDER.reorder(b, 0, 1);
-        match reset {
-            Reset::BeforeMatmul => b,
-            Reset::AfterMatmul => {
-                let b_n = b_n.unwrap_or_else(|| bias::zeros(&weights, h));
-                Tensor::cat(vec![b, b_n], 0)
-            }
-        }
-    });
-    let key = |name: &str| format!("{prefix}{name}");
-    let mut dict = StateDict::new();
-    let w_layer: Tensor<3> = Tensor::stack(w_layer, 0);
-    dict.put(key("weights_layer"), w_layer.reshape([l, d, i, 3, h]))?;
-    let w_iter: Tensor<3> = Tensor::stack(w_iter, 0);
-    dict.put(key("weights_iter"), w_iter.reshape([l, d, h, 3, h]))?;
-    if bias::any(block) {
-        let bias: Tensor<2> = Tensor::stack(bias.collect(), 0);
-        let biases = biases(block.layers[0].spec.reset);
-        dict.put(key("bias"), bias.reshape([l, d, biases, h]))?;
-    }
-    Ok(dict)
+    arrays::export(&block.layers, &arrays(prefix, &block.config()))
 }
 
-/// The number of rows of the bias.
-fn biases(reset: Reset) -> usize {
-    match reset {
-        Reset::AfterMatmul => 4,
-        Reset::BeforeMatmul => 3,
-    }
+/// Layers and directions have the order of the block's layers.
+fn arrays(prefix: &str, config: &GruBlockConfig) -> Vec<Array> {
+    let (l, all, h) = (config.num_layers, 0..config.layer_count(), config.d_hidden);
+    let (d, i) = (all.len() / l, config.d_input);
+    let array = |name, shape, parts| (format!("{prefix}{name}"), shape, all.clone(), parts);
+    let gates = (InputBias, ZRN, Columns);
+    let bias = match config.layer_spec(0).reset {
+        Reset::BeforeMatmul => array("bias", vec![l, d, 3, h], vec![gates]),
+        Reset::AfterMatmul => {
+            let candidate = (RecurrentBias, N, Columns);
+            array("bias", vec![l, d, 4, h], vec![gates, candidate])
+        }
+    };
+    let input = vec![(Input, ZRN, Columns)];
+    let recurrent = vec![(Recurrent, ZRN, Columns)];
+    let mut arrays = vec![
+        array("weights_layer", vec![l, d, i, 3, h], input),
+        array("weights_iter", vec![l, d, h, 3, h], recurrent),
+    ];
+    arrays.extend(config.bias.then_some(bias));
+    arrays
 }

@@ -38,13 +38,13 @@
 //! ```
 
 use crate::{
-    bias,
+    arrays::{self, Array, Form::*, Parameter::*, RZN},
     error::{ConvertError, expect_shape},
     state_dict::StateDict,
-    system::{PLAIN, System, matrices},
+    system::{PLAIN, System},
 };
-use burn::tensor::{Device, Tensor, TensorData};
-use gru_op::{GruBlock, GruBlockConfig, GruError, GruWeights, Reset};
+use burn::tensor::{Device, TensorData};
+use gru_op::{GruBlock, GruBlockConfig, GruError, Reset};
 use std::borrow::Cow;
 
 const SYSTEM: System = System {
@@ -86,27 +86,7 @@ pub fn import(
     let keys = Keys::read(dict, prefix)?;
     let found = keys.config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
-    let gates = 3 * found.d_hidden;
-    let weights = (0..config.layer_count()).map(|k| {
-        let suffix = keys.suffix(k);
-        let key = |name: &str| format!("{prefix}{name}{suffix}");
-        let weight = |name: &str, inputs: usize| -> Result<Tensor<2>, ConvertError> {
-            let rows = dict.tensor(&key(name), [gates, inputs], device)?;
-            Ok(rows.transpose())
-        };
-        let bias = |name: &str| {
-            let bias = found.bias.then(|| dict.tensor(&key(name), [gates], device));
-            bias.transpose()
-        };
-        Ok(GruWeights {
-            w_ih: Some(weight("weight_ih", found.layer_inputs(k))?),
-            w_hh: weight("weight_hh", found.d_hidden)?,
-            b_ih: bias("bias_ih")?,
-            b_hh: bias("bias_hh")?,
-        })
-    });
-    let weights: Vec<GruWeights> = weights.collect::<Result<_, ConvertError>>()?;
-    Ok(config.init_with(weights)?)
+    arrays::import(dict, &keys.arrays(prefix, &found), config, device)
 }
 
 /// The state dict of an `nn.GRU` that computes the same as `block`.
@@ -119,22 +99,9 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
     let keys = Keys {
         layers: Some(block.num_layers),
         bidirectional: block.bidirectional,
-        bias: bias::any(block),
+        bias: arrays::has_bias(block),
     };
-    let mut dict = StateDict::new();
-    for (k, layer) in block.layers.iter().enumerate() {
-        let suffix = keys.suffix(k);
-        let key = |name: &str| format!("{prefix}{name}{suffix}");
-        let [w_ih, w_hh] = matrices(layer);
-        dict.put(key("weight_ih"), w_ih.transpose())?;
-        dict.put(key("weight_hh"), w_hh.transpose())?;
-        if keys.bias {
-            let (b_ih, b_hh) = bias::both(&layer.weights());
-            dict.put(key("bias_ih"), b_ih)?;
-            dict.put(key("bias_hh"), b_hh)?;
-        }
-    }
-    Ok(dict)
+    arrays::export(&block.layers, &keys.arrays(prefix, &block.config()))
 }
 
 /// The arrays under `prefix`, with the product `g·v/‖v‖` in place of `g` and `v`.
@@ -157,8 +124,8 @@ fn without_weight_norm<'a>(
             continue;
         };
         let [rows, columns] = dict.shape(v_key)?;
-        let v = dict.floats(v_key, [rows, columns])?;
-        let g = dict.floats(&g_key, [rows, 1])?;
+        let v = dict.floats(v_key, &[rows, columns])?;
+        let g = dict.floats(&g_key, &[rows, 1])?;
         let mut weight: Vec<f64> = v.iter().collect();
         for (row, g) in weight.chunks_exact_mut(columns.max(1)).zip(g.iter::<f64>()) {
             let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -220,6 +187,24 @@ impl Keys {
             .with_bidirectional(self.bidirectional)
             .with_bias(self.bias)
             .with_batch_first(false))
+    }
+
+    fn arrays(&self, prefix: &str, config: &GruBlockConfig) -> Vec<Array> {
+        let gates = 3 * config.d_hidden;
+        let of_layer = |k: usize| {
+            let array = |name, shape, parameter| {
+                let key = format!("{prefix}{name}{}", self.suffix(k));
+                (key, shape, k..k + 1, vec![(parameter, RZN, Rows)])
+            };
+            let all = [
+                array("weight_ih", vec![gates, config.layer_inputs(k)], Input),
+                array("weight_hh", vec![gates, config.d_hidden], Recurrent),
+                array("bias_ih", vec![gates], InputBias),
+                array("bias_hh", vec![gates], RecurrentBias),
+            ];
+            all.into_iter().take(if self.bias { 4 } else { 2 })
+        };
+        (0..config.layer_count()).flat_map(of_layer).collect()
     }
 
     /// The suffix of the tensor names for entry `k` of layers times directions.

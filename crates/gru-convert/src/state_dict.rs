@@ -173,29 +173,8 @@ impl StateDict {
     /// # Errors
     /// If the array is missing or empty, or has another number of dimensions.
     pub fn shape<const D: usize>(&self, key: &str) -> Result<[usize; D], ConvertError> {
-        let missing = || match self.left_out.get(key).cloned() {
-            Some(reason) => ConvertError::Tensor {
-                name: key.into(),
-                reason,
-            },
-            None => GruError::MissingKey { key: key.into() }.into(),
-        };
-        let data = self.get(key).ok_or_else(missing)?;
-        let shape = data.shape();
-        // No GRU has an empty array, and next to a zero another size may be any number.
-        if shape.contains(&0) {
-            return Err(ConvertError::Form {
-                name: key.into(),
-                expected: "numbers",
-                actual: shape.to_vec(),
-            });
-        }
-        let rank = |_| GruError::Rank {
-            name: key.into(),
-            expected: D,
-            actual: shape.to_vec(),
-        };
-        Ok(<[usize; D]>::try_from(shape.as_slice()).map_err(rank)?)
+        let shape = self.numbers(key, D)?.shape();
+        Ok(std::array::from_fn(|dim| shape[dim]))
     }
 
     /// An array of floating-point numbers as a tensor of the device's default float type.
@@ -208,18 +187,18 @@ impl StateDict {
         expected: [usize; D],
         device: &Device,
     ) -> Result<Tensor<D>, ConvertError> {
-        let data = self.floats(key, expected)?;
+        let data = self.floats(key, &expected)?;
         Ok(Tensor::from_data(data.clone(), device))
     }
 
     /// An array of floating-point numbers with the expected shape.
-    pub(crate) fn floats<const D: usize>(
+    pub(crate) fn floats(
         &self,
         key: &str,
-        expected: [usize; D],
+        expected: &[usize],
     ) -> Result<&TensorData, ConvertError> {
-        expect_shape(key, &expected, &self.shape::<D>(key)?)?;
-        let data = &self.tensors[key];
+        let data = self.numbers(key, expected.len())?;
+        expect_shape(key, expected, data.shape())?;
         if data.dtype().is_float() {
             Ok(data)
         } else {
@@ -228,21 +207,50 @@ impl StateDict {
         }
     }
 
-    /// Adds a tensor after reading it from its device.
-    pub(crate) fn put<const D: usize>(
-        &mut self,
-        key: String,
-        tensor: Tensor<D>,
-    ) -> Result<(), ConvertError> {
-        match tensor.try_into_data() {
-            Ok(data) => {
-                self.insert(key, data);
-                Ok(())
-            }
-            Err(error) => {
-                let (name, reason) = (key, error.to_string());
-                Err(GruError::Read { name, reason }.into())
-            }
+    /// An array that is not empty, with this number of dimensions.
+    fn numbers(&self, key: &str, rank: usize) -> Result<&TensorData, ConvertError> {
+        let missing = || match self.left_out.get(key).cloned() {
+            Some(reason) => ConvertError::Tensor {
+                name: key.into(),
+                reason,
+            },
+            None => GruError::MissingKey { key: key.into() }.into(),
+        };
+        let data = self.get(key).ok_or_else(missing)?;
+        let (name, actual) = (key.to_owned(), data.shape().to_vec());
+        // No GRU has an empty array, and next to a zero another size may be any number.
+        if actual.contains(&0) {
+            return Err(ConvertError::Form {
+                name,
+                expected: "numbers",
+                actual,
+            });
         }
+        if actual.len() != rank {
+            let expected = rank;
+            let error = GruError::Rank {
+                name,
+                expected,
+                actual,
+            };
+            return Err(error.into());
+        }
+        Ok(data)
+    }
+
+    /// Adds the values of a tensor after reading it from its device.
+    pub(crate) fn put(
+        &mut self,
+        key: &str,
+        values: Tensor<1>,
+        shape: &[usize],
+    ) -> Result<(), ConvertError> {
+        let data = values.try_into_data().map_err(|error| GruError::Read {
+            name: key.into(),
+            reason: error.to_string(),
+        })?;
+        let (bytes, _, dtype) = data.into_parts();
+        self.insert(key, TensorData::from_bytes(bytes, shape, dtype));
+        Ok(())
     }
 }

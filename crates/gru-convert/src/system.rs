@@ -1,8 +1,7 @@
 //! The GRUs that a system supports, and checks of blocks and configurations.
 
 use crate::error::ConvertError;
-use burn::tensor::Tensor;
-use gru_op::{Activations, GruBlock, GruBlockConfig, GruLayer, GruSpec, GruWeights, Reset, Update};
+use gru_op::{Activations, GruBlock, GruBlockConfig, GruSpec, Reset, Update};
 use std::fmt::Debug;
 
 /// The GRUs that one module of a system supports, apart from sizes.
@@ -139,10 +138,4 @@ pub(crate) fn same<T: PartialEq + Debug>(
             actual: format!("{config:?}"),
         })
     }
-}
-
-/// The input weight `[I,3H]` and the recurrent weight `[H,3H]` of a layer. Quantized weights are dequantized.
-pub(crate) fn matrices(layer: &GruLayer) -> [Tensor<2>; 2] {
-    let GruWeights { w_ih, w_hh, .. } = layer.weights();
-    [w_ih.expect("every layer has an input weight"), w_hh]
 }

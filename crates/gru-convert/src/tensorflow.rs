@@ -15,19 +15,19 @@
 //! # let gru = GruBlockConfig::new(8, 16).with_reset(Reset::BeforeMatmul);
 //! let dict = tensorflow::export(&gru.init(&device), "cell/")?;
 //! let config = tensorflow::config(&dict, "cell/")?;
-//! assert_eq!(config.reset, Reset::BeforeMatmul);
+//! assert_eq!(config.spec.reset, Reset::BeforeMatmul);
 //! let block = tensorflow::import(&dict, "cell/", &config, &device)?;
 //! # Ok(()) }
 //! ```
 
 use crate::{
-    bias,
+    arrays::{self, Array, Form::*, N, Parameter::*, RZ},
     error::ConvertError,
     state_dict::StateDict,
-    system::{PLAIN, System, matrices},
+    system::{PLAIN, System},
 };
-use burn::tensor::{Device, Tensor};
-use gru_op::{GruBlock, GruBlockConfig, Reset, tensorflow::weights};
+use burn::tensor::Device;
+use gru_op::{GruBlock, GruBlockConfig, Reset};
 
 /// The expected keys, for the error about an unexpected key.
 const NAMES: &str = "a GRUBlockCell has w_ru, w_c, b_ru and b_c, a GRUCell has gates/kernel, \
@@ -91,15 +91,7 @@ pub fn import(
 ) -> Result<GruBlock, ConvertError> {
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
-    let (rows, h) = (found.d_input + found.d_hidden, found.d_hidden);
-    let [w_ru, w_c, b_ru, b_c] = keys(dict, prefix)?;
-    let weights = weights(
-        dict.tensor(&w_ru, [rows, 2 * h], device)?,
-        dict.tensor(&w_c, [rows, h], device)?,
-        dict.tensor(&b_ru, [2 * h], device)?,
-        dict.tensor(&b_c, [h], device)?,
-    );
-    Ok(config.init_with(vec![weights])?)
+    arrays::import(dict, &arrays(keys(dict, prefix)?, &found), config, device)
 }
 
 /// The four arrays of a cell that computes the same as `block`. A cell always has one bias: a second
@@ -110,15 +102,19 @@ pub fn import(
 /// activation, a clip, zoneout, or a reverse layer. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
-    let (weights, h) = (block.layers[0].weights(), block.d_hidden);
-    let w = Tensor::cat(matrices(&block.layers[0]).into(), 0);
-    let (b, _) = bias::joined(&weights, Reset::BeforeMatmul);
-    let b = b.unwrap_or_else(|| bias::zeros(&weights, 3 * h));
-    let key = |name: &str| format!("{prefix}{name}");
-    let mut dict = StateDict::new();
-    dict.put(key("w_ru"), w.clone().narrow(1, 0, 2 * h))?;
-    dict.put(key("w_c"), w.narrow(1, 2 * h, h))?;
-    dict.put(key("b_ru"), b.clone().narrow(0, 0, 2 * h))?;
-    dict.put(key("b_c"), b.narrow(0, 2 * h, h))?;
-    Ok(dict)
+    let keys = ARRAYS[0].map(|name| format!("{prefix}{name}"));
+    arrays::export(&block.layers, &arrays(keys, &block.config()))
+}
+
+/// Rows of both matrices, and one bias.
+fn arrays([w_ru, w_c, b_ru, b_c]: [String; 4], config: &GruBlockConfig) -> Vec<Array> {
+    let h = config.d_hidden;
+    let rows = config.d_input + h;
+    let weight = |gates| vec![(Input, gates, Columns), (Recurrent, gates, Columns)];
+    vec![
+        (w_ru, vec![rows, 2 * h], 0..1, weight(RZ)),
+        (w_c, vec![rows, h], 0..1, weight(N)),
+        (b_ru, vec![2 * h], 0..1, vec![(InputBias, RZ, Columns)]),
+        (b_c, vec![h], 0..1, vec![(InputBias, N, Columns)]),
+    ]
 }

@@ -37,7 +37,10 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         // Only the shape of the bias shows the reset form.
         config.spec.reset = reset;
     } else if config.spec.reset != reset {
-        return Err(format!("inferred {:?}, expected {reset:?}", config.spec.reset));
+        return Err(format!(
+            "inferred {:?}, expected {reset:?}",
+            config.spec.reset
+        ));
     }
     let block = keras::import(&dict, "", &config, device).map_err(text)?;
 

@@ -220,7 +220,7 @@ fn noise_is_free() -> Result<(), String> {
 /// Without `resetAfter` a secondary bias is ignored, as Apple documents.
 fn mps_graph_secondary_ignored() -> Result<(), String> {
     let before = config().with_reset(Reset::BeforeMatmul);
-    let block = block_with(&before, Biases::None);
+    let block = block_with(&before, "none");
     let (mut dict, descriptor) = mps_graph::export(&block, "").map_err(text)?;
     dict.insert("secondaryBias", zeros([H + 1]));
     let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;

@@ -4,7 +4,10 @@ mod errors;
 mod layouts;
 mod round_trips;
 
-use burn::tensor::{Device, Distribution, Tensor, TensorData};
+use burn::{
+    config::Config,
+    tensor::{Device, Distribution, Tensor, TensorData},
+};
 use gru_convert::{
     ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
 };
@@ -15,6 +18,7 @@ use gru_op::{
 };
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
+use serde_json::Value;
 
 use super::{
     conformance::{text, values_by_key},
@@ -49,30 +53,25 @@ fn zeros<const D: usize>(shape: [usize; D]) -> TensorData {
     TensorData::zeros::<f32, _>(shape)
 }
 
-/// Which biases a layer has.
-#[derive(Clone, Copy)]
-enum Biases {
-    None,
-    Input,
-    Both,
-    /// The input bias, and the candidate's recurrent bias.
-    Candidate,
-}
+/// Which biases a layer has, by name: `none`, `input`, `both`, or `candidate` for the input bias and the candidate's
+/// recurrent bias.
+type Biases = &'static str;
 
 fn weights(i: usize, biases: Biases) -> GruWeights {
-    GruWeights::new(random([i, 3 * H]), random([H, 3 * H]))
-        .with_b_ih(match biases {
-            Biases::None => None,
-            _ => Some(random([3 * H])),
-        })
-        .with_b_hh(match biases {
-            Biases::None | Biases::Input => None,
-            Biases::Both => Some(random([3 * H])),
-            Biases::Candidate => {
-                let of_gates = Tensor::zeros([2 * H], &device());
-                Some(Tensor::cat(vec![of_gates, random([H])], 0))
-            }
-        })
+    let candidate = || {
+        let of_gates = Tensor::zeros([2 * H], &device());
+        Tensor::cat(vec![of_gates, random([H])], 0)
+    };
+    let weights = GruWeights::new(random([i, 3 * H]), random([H, 3 * H]));
+    match biases {
+        "none" => weights,
+        "input" => weights.with_b_ih(random([3 * H])),
+        "both" => weights
+            .with_b_ih(random([3 * H]))
+            .with_b_hh(random([3 * H])),
+        "candidate" => weights.with_b_ih(random([3 * H])).with_b_hh(candidate()),
+        other => panic!("expected which biases a layer has, got {other}"),
+    }
 }
 
 fn config() -> GruBlockConfig {
@@ -80,13 +79,90 @@ fn config() -> GruBlockConfig {
 }
 
 fn block(config: GruBlockConfig) -> GruBlock {
-    block_with(&config, Biases::Both)
+    block_with(&config, "both")
 }
 
 fn block_with(config: &GruBlockConfig, biases: Biases) -> GruBlock {
     let weights = (0..config.layer_count()).map(|k| weights(config.layer_inputs(k), biases));
     let block = config.init_with(weights.collect());
     block.expect("the weights have the shapes of the configuration")
+}
+
+/// Sets options, such as `num_layers=2 spec.reset=BeforeMatmul`.
+fn with_options(config: GruBlockConfig, options: &str) -> GruBlockConfig {
+    let mut json: Value = serde_json::from_str(&config.to_string()).expect("a configuration");
+    for option in options.split_whitespace() {
+        let (path, value) = option.split_once('=').expect("NAME=VALUE");
+        let names = path.split('.');
+        let place = names.fold(&mut json, |json, name| json.get_mut(name).expect(name));
+        *place = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+    }
+    GruBlockConfig::load_binary(json.to_string().as_bytes()).expect("a configuration")
+}
+
+/// The rows of a table, and the columns of each.
+fn rows<const C: usize>(table: &'static str) -> impl Iterator<Item = [&'static str; C]> {
+    table.trim().lines().map(|row| {
+        let columns: Vec<_> = row.split('|').map(str::trim).collect();
+        columns.try_into().expect(row)
+    })
+}
+
+/// The systems, and their names in errors.
+const SYSTEMS: [(&str, &str); 7] = [
+    ("pytorch", "PyTorch"),
+    ("keras", "Keras"),
+    ("tensorflow", "GRUBlockCell"),
+    ("mps_graph", "MPSGraph"),
+    ("onednn", "oneDNN"),
+    ("cudnn", "a pseudo-layer of cuDNN"),
+    ("onnx", "ONNX"),
+];
+
+/// Imports arrays with the inferred configuration, after a change.
+type Import = Box<
+    dyn Fn(&StateDict, &dyn Fn(GruBlockConfig) -> GruBlockConfig) -> Result<GruBlock, ConvertError>,
+>;
+
+/// The arrays of a block in a system, and their importer.
+fn export(
+    system: &str,
+    block: &GruBlock,
+    prefix: &'static str,
+) -> Result<(StateDict, Import), ConvertError> {
+    macro_rules! through {
+        ($system:ident) => {{
+            let import: Import = Box::new(move |dict, change| {
+                let config = change($system::config(dict, prefix)?);
+                $system::import(dict, prefix, &config, &device())
+            });
+            Ok(($system::export(block, prefix)?, import))
+        }};
+    }
+    match system {
+        "pytorch" => through!(pytorch),
+        "keras" => through!(keras),
+        "tensorflow" => through!(tensorflow),
+        "onednn" => through!(onednn),
+        "cudnn" => through!(cudnn),
+        "mps_graph" => {
+            let (dict, descriptor) = mps_graph::export(block, prefix)?;
+            let import: Import = Box::new(move |dict, change| {
+                let config = change(mps_graph::config(&descriptor, dict, prefix)?);
+                mps_graph::import(&descriptor, dict, prefix, &config, &device())
+            });
+            Ok((dict, import))
+        }
+        "onnx" => {
+            let (dict, attributes) = onnx::export(block, prefix)?;
+            let import: Import = Box::new(move |dict, change| {
+                let config = change(onnx::config(&attributes, dict, prefix)?);
+                onnx::import(dict, prefix, &config, &device())
+            });
+            Ok((dict, import))
+        }
+        other => panic!("expected a system, got {other}"),
+    }
 }
 
 fn same(got: &GruWeights, expected: &GruWeights) -> Result<(), String> {

@@ -4,8 +4,8 @@
 
 use super::{failed, limit};
 use crate::{error::ConvertError, state_dict::StateDict};
-use burn::tensor::{Element, TensorData, f16};
-use ndarray_npy::npy::header::{Header, Layout};
+use burn::tensor::{BoolStore, DType, TensorData};
+use ndarray_npy::npy::header::Header;
 use std::{
     fs::File,
     io::{BufReader, Read, Seek, SeekFrom},
@@ -76,18 +76,17 @@ fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, S
     let start = start(&mut file)?;
     let header = Header::from_reader(&mut &start[..]).map_err(text)?;
     let descr = header.type_descriptor.as_string();
-    let Some(kind) = descr.and_then(|descr| Kind::parse(descr)) else {
+    let Some((dtype, is_big_endian)) = descr.and_then(|descr| number_type(descr)) else {
         let descr = &header.type_descriptor;
         return Ok(Err(format!(
             "expected numbers of type f2, f4, f8, i1 to i8, u1 to u8 or b1, got {descr}"
         )));
     };
-    let shape = header.shape;
+    let (shape, width) = (header.shape, dtype.size());
     let mut sizes = shape.iter().map(|&n| n as u64);
-    let bytes = sizes.try_fold(kind.width as u64, u64::checked_mul);
+    let bytes = sizes.try_fold(width as u64, u64::checked_mul);
     let there = size.saturating_sub(start.len() as u64);
     if bytes != Some(there) {
-        let width = kind.width;
         return Err(format!(
             "shape {shape:?} of {width}-byte numbers does not fit the {there} bytes that it holds"
         ));
@@ -102,10 +101,16 @@ fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, S
             data.len()
         ));
     }
-    if kind.swapped() {
-        data.chunks_exact_mut(kind.width).for_each(<[u8]>::reverse);
+    if is_big_endian != cfg!(target_endian = "big") {
+        data.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
-    kind.numbers(&data, shape, header.layout).map(Ok)
+    if let DType::Bool(_) = dtype {
+        super::expect_bools(&data)?;
+    }
+    if header.layout.is_fortran() && shape.len() > 1 {
+        data = in_row_major_order(&data, width, &shape);
+    }
+    Ok(Ok(TensorData::from_bytes_vec(data, shape, dtype)))
 }
 
 /// Reads everything before the values, if it is short enough.
@@ -136,107 +141,48 @@ fn start(file: &mut impl Read) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A number type such as `<f4`, as NumPy writes it.
-struct Kind {
-    big_endian: bool,
-    letter: char,
-    width: usize,
-}
-
-impl Kind {
-    fn parse(descr: &str) -> Option<Self> {
-        let mut rest = descr.chars();
-        let order = rest.next()?;
-        let letter = rest.next()?;
-        let width = match rest.as_str() {
-            "1" => 1,
-            "2" => 2,
-            "4" => 4,
-            "8" => 8,
-            _ => return None,
-        };
-        let known = match letter {
-            'f' => width >= 2,
-            'i' | 'u' => true,
-            'b' => width == 1,
-            _ => false,
-        };
+/// A number type such as `<f4`, as NumPy writes it, and whether its bytes are in big-endian order.
+fn number_type(descr: &str) -> Option<(DType, bool)> {
+    let dtype = match descr.get(1..)? {
+        "f2" => DType::F16,
+        "f4" => DType::F32,
+        "f8" => DType::F64,
+        "i1" => DType::I8,
+        "i2" => DType::I16,
+        "i4" => DType::I32,
+        "i8" => DType::I64,
+        "u1" => DType::U8,
+        "u2" => DType::U16,
+        "u4" => DType::U32,
+        "u8" => DType::U64,
+        "b1" => DType::Bool(BoolStore::Native),
+        _ => return None,
+    };
+    match &descr[..1] {
+        "<" => Some((dtype, false)),
+        ">" => Some((dtype, true)),
         // A single byte has no order.
-        let ordered = matches!(order, '<' | '>') || (order == '|' && width == 1);
-        (known && ordered).then_some(Self {
-            big_endian: order == '>',
-            letter,
-            width,
-        })
-    }
-
-    fn swapped(&self) -> bool {
-        self.big_endian != cfg!(target_endian = "big")
-    }
-
-    fn numbers(
-        &self,
-        data: &[u8],
-        shape: Vec<usize>,
-        layout: Layout,
-    ) -> Result<TensorData, String> {
-        macro_rules! of {
-            ($number:ty) => {{
-                let width = size_of::<$number>();
-                let number = |bytes: &[u8]| {
-                    <$number>::from_ne_bytes(bytes.try_into().expect("one number's bytes"))
-                };
-                Ok(in_order(
-                    data.chunks_exact(width).map(number),
-                    shape,
-                    layout,
-                ))
-            }};
-        }
-        match (self.letter, self.width) {
-            ('f', 2) => of!(f16),
-            ('f', 4) => of!(f32),
-            ('f', _) => of!(f64),
-            ('i', 1) => of!(i8),
-            ('i', 2) => of!(i16),
-            ('i', 4) => of!(i32),
-            ('i', _) => of!(i64),
-            ('u', 1) => of!(u8),
-            ('u', 2) => of!(u16),
-            ('u', 4) => of!(u32),
-            ('u', _) => of!(u64),
-            _ => {
-                super::expect_bools(data)?;
-                Ok(in_order(data.iter().map(|&b| b == 1), shape, layout))
-            }
-        }
+        "|" if dtype.size() == 1 => Some((dtype, false)),
+        _ => None,
     }
 }
 
-/// The array with these values, in row-major order.
-fn in_order<E: Element>(
-    numbers: impl Iterator<Item = E>,
-    shape: Vec<usize>,
-    layout: Layout,
-) -> TensorData {
-    let mut numbers: Vec<E> = numbers.collect();
-    if layout.is_fortran() && shape.len() > 1 {
-        let mut index = vec![0; shape.len()];
-        let place = |_| {
-            let place = (index.iter().zip(&shape)).rfold(0, |at, (&i, &n)| at * n + i);
-            for (i, n) in index.iter_mut().zip(&shape).rev() {
-                *i += 1;
-                if *i < *n {
-                    break;
-                }
-                *i = 0;
+/// Numbers of `width` bytes in row-major order, from Fortran's order.
+fn in_row_major_order(data: &[u8], width: usize, shape: &[usize]) -> Vec<u8> {
+    let mut index = vec![0; shape.len()];
+    let mut numbers = Vec::with_capacity(data.len());
+    while numbers.len() < data.len() {
+        let place = (index.iter().zip(shape)).rfold(0, |at, (&i, &n)| at * n + i);
+        numbers.extend_from_slice(&data[place * width..][..width]);
+        for (i, &n) in index.iter_mut().zip(shape).rev() {
+            *i += 1;
+            if *i < n {
+                break;
             }
-            place
-        };
-        let places = (0..numbers.len()).map(place);
-        numbers = places.map(|place| numbers[place]).collect();
+            *i = 0;
+        }
     }
-    TensorData::new(numbers, shape)
+    numbers
 }
 
 fn text(error: impl std::fmt::Display) -> String {

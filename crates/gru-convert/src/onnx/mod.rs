@@ -32,15 +32,14 @@ pub use self::prepared::{Gru, PreparedBlock};
 pub use gru_op::spec::onnx::{AttributeError, Attributes};
 
 use crate::{
-    bias,
+    arrays::{self, Array, Form::*, Parameter::*, ZRN},
     error::{ConvertError, expect_shape},
     state_dict::StateDict,
-    system::{PLAIN, System, matrices},
+    system::{PLAIN, System},
 };
 use burn::tensor::{Device, Int, Tensor};
 use gru_op::{
-    Direction, GateOrder, GruBlock, GruBlockConfig, GruError, GruLayer, GruLayerOptions,
-    GruWeights, Layout, Reset, SequenceOptions,
+    Direction, GruBlock, GruBlockConfig, GruError, GruLayer, Layout, Reset, SequenceOptions,
 };
 
 /// What one node can express.
@@ -53,7 +52,6 @@ const SYSTEM: System = System {
     clip_gates: true,
     ..PLAIN
 };
-const ORDER: GateOrder = GateOrder::UpdateFirst;
 
 /// The configuration of the node with these attributes and the initializers under `prefix`.
 ///
@@ -84,30 +82,18 @@ pub fn config(
         &of(found.layer_count()),
     )?;
     let specs = attributes.specs()?;
-    let spec = specs[0];
     let config = GruBlockConfig::new(i, h)
         .with_reverse(directions == [Direction::Reverse])
         .with_bidirectional(directions.len() == 2)
         .with_batch_first(attributes.layout()? == Layout::BatchMajor)
-        .with_bias(found.bias)
-        .with_clip_gates(spec.clip_gates)
-        .with_reset(spec.reset);
-    let config = config.with_activations(spec.activations);
-    let options = specs.iter().map(|spec| {
+        .with_bias(found.bias);
+    let options = specs.into_iter().map(|spec| {
         let mut options = config.layer_options();
-        options.activations = spec.activations;
+        options.spec = spec;
         options
     });
-    let per_layer = unless_equal(options.collect());
-    Ok(config.with_per_layer(per_layer))
-}
-
-/// Options of layers that differ. If they do not, the fields of a configuration have them, and its user may change them.
-fn unless_equal(options: Vec<GruLayerOptions>) -> Vec<GruLayerOptions> {
-    if options.iter().all(|other| *other == options[0]) {
-        return Vec::new();
-    }
-    options
+    let options = options.collect();
+    Ok(config.with_layers(options))
 }
 
 /// The initializers `W`, `R` and the optional `B` under `prefix`, as a block with one layer.
@@ -124,31 +110,21 @@ pub fn import(
     // The initializers do not depend on the reset form.
     let found = sizes(dict, prefix)?.with_reset(config.layer_spec(0).reset);
     SYSTEM.check_config(config, &found)?;
-    let (d, i, h) = (found.layer_count(), found.d_input, found.d_hidden);
-    let key = |name: &str| format!("{prefix}{name}");
-    let w = dict.tensor(&key("W"), [d, 3 * h, i], device)?;
-    let r = dict.tensor(&key("R"), [d, 3 * h, h], device)?;
-    let b = match dict.get(&key("B")) {
-        Some(_) => Some(dict.tensor(&key("B"), [d, 6 * h], device)?),
-        None => None,
-    };
-    let weights = (0..d).map(|d| {
-        let matrix = |all: &Tensor<3>| {
-            let rows: Tensor<2> = all.clone().narrow(0, d, 1).squeeze_dim(0);
-            ORDER.reorder(rows, 0, 1).transpose()
-        };
-        let both: Option<Tensor<1>> = b
-            .as_ref()
-            .map(|b: &Tensor<2>| ORDER.reorder(b.clone().narrow(0, d, 1).squeeze_dim(0), 0, 2));
-        let half = |k: usize| both.clone().map(|b| b.narrow(0, k * 3 * h, 3 * h));
-        GruWeights {
-            w_ih: Some(matrix(&w)),
-            w_hh: matrix(&r),
-            b_ih: half(0),
-            b_hh: half(1),
-        }
-    });
-    Ok(config.init_with(weights.collect())?)
+    let sizes = [found.layer_count(), found.d_input, found.d_hidden];
+    arrays::import(dict, &arrays(prefix, sizes, found.bias), config, device)
+}
+
+/// All directions in each array, and both biases in one.
+fn arrays(prefix: &str, [d, i, h]: [usize; 3], has_bias: bool) -> Vec<Array> {
+    let array = |name, shape, parts| (format!("{prefix}{name}"), shape, 0..d, parts);
+    let both = vec![(InputBias, ZRN, Rows), (RecurrentBias, ZRN, Rows)];
+    let mut arrays = vec![
+        array("W", vec![d, 3 * h, i], vec![(Input, ZRN, Rows)]),
+        array("R", vec![d, 3 * h, h], vec![(Recurrent, ZRN, Rows)]),
+        array("B", vec![d, 6 * h], both),
+    ];
+    arrays.truncate(if has_bias { 3 } else { 2 });
+    arrays
 }
 
 /// The configuration from the initializers: sizes, directions, bias.
@@ -177,7 +153,7 @@ fn sizes(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError>
 /// the update gate, a clip of the state, or zoneout. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<(StateDict, Attributes), ConvertError> {
     SYSTEM.check_block(block)?;
-    let (dict, attributes) = node(&block.layers, bias::any(block), prefix)?;
+    let (dict, attributes) = node(&block.layers, arrays::has_bias(block), prefix)?;
     let layout = i64::from(block.batch_first);
     let attributes = Attributes {
         layout,
@@ -202,6 +178,7 @@ fn node(
             first.spec.clip_gates.unwrap_or_default()
         )));
     }
+    let ([i, _], [h, _]) = (first.w_ih.dims(), first.w_hh.dims());
     let mut attributes = Attributes {
         direction: match (layers.len(), first.direction) {
             (1, Direction::Forward) => "forward".into(),
@@ -209,29 +186,16 @@ fn node(
             _ => "bidirectional".into(),
         },
         clip,
-        hidden_size: Some(first.w_hh.dims()[0]),
+        hidden_size: Some(h),
         linear_before_reset: i64::from(first.spec.reset == Reset::AfterMatmul),
         ..Default::default()
     };
-    let (mut w, mut r, mut b) = (Vec::new(), Vec::new(), Vec::new());
     for layer in layers {
-        let gates = layer.spec.activations;
-        attributes.push(gates.update);
-        attributes.push(gates.candidate);
-        let rows = |columns: Tensor<2>| ORDER.reorder(columns.transpose(), 0, 1);
-        let [w_ih, w_hh] = matrices(layer).map(rows);
-        w.push(w_ih);
-        r.push(w_hh);
-        let (b_ih, b_hh) = bias::both(&layer.weights());
-        b.push(ORDER.reorder(Tensor::cat(vec![b_ih, b_hh], 0), 0, 2));
+        attributes.push(layer.spec.activations.update);
+        attributes.push(layer.spec.activations.candidate);
     }
-    let mut dict = StateDict::new();
-    dict.put(format!("{prefix}W"), Tensor::stack::<3>(w, 0))?;
-    dict.put(format!("{prefix}R"), Tensor::stack::<3>(r, 0))?;
-    if has_bias {
-        dict.put(format!("{prefix}B"), Tensor::stack::<2>(b, 0))?;
-    }
-    Ok((dict, attributes))
+    let arrays = arrays(prefix, [layers.len(), i, h], has_bias);
+    Ok((arrays::export(layers, &arrays)?, attributes))
 }
 
 /// Runs `gru` as the node does: `X` and `initial_h` as inputs, `Y` and `Y_h` as outputs, all in the
@@ -334,8 +298,8 @@ fn swap_directions(gru: &impl Gru, state: Tensor<3>) -> Tensor<3> {
 
 /// `Y` and `Y_h` from the results of `gru`.
 fn outputs(gru: &impl Gru, y: Tensor<3>, state: Tensor<3>) -> (Tensor<4>, Tensor<3>) {
-    let [first, second, width] = y.dims();
-    let y = y.reshape([first, second, gru.directions(), width / gru.directions()]);
+    let ([first, second, width], [_, _, h]) = (y.dims(), state.dims());
+    let y = y.reshape([first, second, width / h, h]);
     let y = if gru.batch_first() {
         y
     } else {

@@ -1,6 +1,6 @@
 //! The GRUs of a `.onnx` file.
 
-use super::{Attributes, attributes::attributes, config, import, proto, tensor, unless_equal};
+use super::{Attributes, attributes::attributes, config, import, proto, tensor};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{DType, Device, TensorData};
 use gru_op::{GruBlock, GruBlockConfig, GruError};
@@ -312,17 +312,11 @@ impl Model {
                 return Err(ConvertError::Model { reason });
             }
             let block = import(dict, "", config, device)?;
-            options.extend(if config.per_layer.is_empty() {
-                vec![config.layer_options(); config.layer_count()]
-            } else {
-                config.per_layer.clone()
-            });
+            options.extend((0..config.layer_count()).map(|k| config.options_of(k)));
             weights.extend(block.weights());
         }
         let config = first.clone().with_num_layers(names.len());
-        Ok(config
-            .with_per_layer(unless_equal(options))
-            .init_with(weights)?)
+        Ok(config.with_layers(options).init_with(weights)?)
     }
 
     /// Imports a GRU as a block with one layer. [`run`](super::run) runs the block in ONNX' layouts.

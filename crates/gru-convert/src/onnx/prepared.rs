@@ -15,9 +15,6 @@ pub trait Gru {
     /// Whether the rows are the first dimension of the input.
     fn batch_first(&self) -> bool;
 
-    /// 2 for a bidirectional layer, otherwise 1.
-    fn directions(&self) -> usize;
-
     /// As [`GruBlock::forward_with`].
     ///
     /// # Panics
@@ -30,10 +27,6 @@ impl Gru for GruBlock {
         self.batch_first
     }
 
-    fn directions(&self) -> usize {
-        self.directions()
-    }
-
     fn forward_with(&self, x: Tensor<3>, options: SequenceOptions<3>) -> (Tensor<3>, Tensor<3>) {
         self.forward_with(x, options)
     }
@@ -42,10 +35,6 @@ impl Gru for GruBlock {
 impl Gru for PreparedGru {
     fn batch_first(&self) -> bool {
         self.config().batch_first
-    }
-
-    fn directions(&self) -> usize {
-        1 + usize::from(self.config().bidirectional)
     }
 
     fn forward_with(&self, x: Tensor<3>, options: SequenceOptions<3>) -> (Tensor<3>, Tensor<3>) {
@@ -101,10 +90,6 @@ impl PreparedBlock {
 impl Gru for PreparedBlock {
     fn batch_first(&self) -> bool {
         self.block.batch_first
-    }
-
-    fn directions(&self) -> usize {
-        self.block.directions()
     }
 
     /// # Panics

@@ -2,7 +2,7 @@
 
 use super::proto::{self, element};
 use crate::error::ConvertError;
-use burn::tensor::{DType, TensorData, bf16, f16};
+use burn::tensor::{DType, TensorData};
 use prost::bytes::Bytes;
 use std::{
     fs::File,
@@ -64,10 +64,14 @@ pub fn read(
             )));
         }
         count(raw.len() / size)?;
-        return Ok(from_little_endian(&raw, dims, dtype));
+        let mut bytes = raw.to_vec();
+        // Raw data of ONNX is always little-endian.
+        if cfg!(target_endian = "big") {
+            bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+        }
+        return Ok(TensorData::from_bytes_vec(bytes, dims, dtype));
     }
     // Without raw bytes, the values are in the list of their type.
-    let bits = || tensor.int32_data.iter().map(|&bits| bits as u16);
     match dtype {
         DType::F32 => {
             count(tensor.float_data.len())?;
@@ -77,15 +81,11 @@ pub fn read(
             count(tensor.double_data.len())?;
             Ok(TensorData::new(tensor.double_data.clone(), dims))
         }
-        DType::F16 => {
-            count(tensor.int32_data.len())?;
-            let values: Vec<f16> = bits().map(f16::from_bits).collect();
-            Ok(TensorData::new(values, dims))
-        }
         _ => {
             count(tensor.int32_data.len())?;
-            let values: Vec<bf16> = bits().map(bf16::from_bits).collect();
-            Ok(TensorData::new(values, dims))
+            let bits = tensor.int32_data.iter().map(|&bits| bits as u16);
+            let bytes = bits.flat_map(u16::to_ne_bytes).collect();
+            Ok(TensorData::from_bytes_vec(bytes, dims, dtype))
         }
     }
 }
@@ -121,20 +121,6 @@ pub fn write(name: &str, data: &TensorData) -> proto::Tensor {
         name: Some(name.to_owned()),
         raw_data: Some(raw.into()),
         ..Default::default()
-    }
-}
-
-/// Raw data of ONNX is always little-endian.
-fn from_little_endian(raw: &[u8], dims: Vec<usize>, dtype: DType) -> TensorData {
-    fn values<const B: usize, E>(raw: &[u8], from: fn([u8; B]) -> E) -> Vec<E> {
-        let (chunks, _) = raw.as_chunks::<B>();
-        chunks.iter().map(|&bytes| from(bytes)).collect()
-    }
-    match dtype {
-        DType::F32 => TensorData::new(values(raw, f32::from_le_bytes), dims),
-        DType::F64 => TensorData::new(values(raw, f64::from_le_bytes), dims),
-        DType::F16 => TensorData::new(values(raw, f16::from_le_bytes), dims),
-        _ => TensorData::new(values(raw, bf16::from_le_bytes), dims),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     proto::{self, element, kind},
     tensor,
 };
-use crate::{bias, error::ConvertError, system::System};
+use crate::{arrays, error::ConvertError, system::System};
 use burn::tensor::{DType, TensorData};
 use gru_op::GruBlock;
 use prost::{Message, bytes::Bytes};
@@ -73,7 +73,7 @@ impl ModelInputs {
 pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertError> {
     FILE.check_block(block)?;
     let (directions, h) = (block.directions(), block.d_hidden);
-    let has_bias = bias::any(block);
+    let has_bias = arrays::has_bias(block);
     let entries = block.layers.len();
     let mut graph = Builder::default();
 

@@ -380,9 +380,26 @@ impl GruBlockConfig {
         }
     }
 
-    pub(super) fn options_of(&self, k: usize) -> GruLayerOptions {
+    /// The options of the `k`-th of [`GruBlock::layers`].
+    pub fn options_of(&self, k: usize) -> GruLayerOptions {
         let own = self.per_layer.get(k).copied();
         own.unwrap_or_else(|| self.layer_options())
+    }
+
+    /// Sets the options of each layer and direction. If all are equal, the fields of the configuration have them, and
+    /// its user may change them.
+    #[doc(hidden)]
+    pub fn with_layers(mut self, options: Vec<GruLayerOptions>) -> Self {
+        match &options[..] {
+            [first, others @ ..] if others.iter().all(|other| other == first) => {
+                self.spec = first.spec;
+                self.recurrent_dropout = first.recurrent_dropout;
+                self.zoneout = first.zoneout;
+                self.per_layer = Vec::new();
+            }
+            _ => self.per_layer = options,
+        }
+        self
     }
 
     /// What a step of the `k`-th of [`GruBlock::layers`] computes.

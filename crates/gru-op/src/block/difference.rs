@@ -1,6 +1,6 @@
 //! The configuration of a block, and its differences from a saved one.
 
-use super::{GruBlock, GruBlockConfig, GruLayer, GruLayerOptions};
+use super::{GruBlock, GruBlockConfig, GruLayer};
 use gru_spec::{Activations, Direction};
 use std::fmt::Debug;
 
@@ -30,18 +30,13 @@ impl GruBlock {
             .with_batch_first(self.batch_first)
             .with_bias(self.layers.iter().any(has_bias))
             .with_recurrent_bias(self.layers.iter().any(|layer| layer.b_hh.is_some()));
-        let options: Vec<GruLayerOptions> = self.layers.iter().map(|l| l.options()).collect();
-        let Some((layer, first)) = self.layers.first().zip(options.first().copied()) else {
+        let Some(layer) = self.layers.first() else {
             return config;
         };
-        let all_equal = options.iter().all(|other| *other == first);
         config
             .with_reverse(!self.bidirectional && layer.direction == Direction::Reverse)
             .with_checkpointing(layer.checkpointing)
-            .with_spec(first.spec)
-            .with_recurrent_dropout(first.recurrent_dropout)
-            .with_zoneout(first.zoneout)
-            .with_per_layer(if all_equal { Vec::new() } else { options })
+            .with_layers(self.layers.iter().map(GruLayer::options).collect())
     }
 
     /// Checks that parameters saved with this configuration mean the same in this block.

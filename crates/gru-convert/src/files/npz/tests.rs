@@ -1,26 +1,26 @@
 use super::*;
 
 #[test]
-fn kinds_of_numbers() {
-    for (descr, big_endian, letter, width) in [
-        ("<f2", false, 'f', 2),
-        (">f4", true, 'f', 4),
-        ("<f8", false, 'f', 8),
-        ("|i1", false, 'i', 1),
-        ("<i1", false, 'i', 1),
-        (">i8", true, 'i', 8),
-        ("|u1", false, 'u', 1),
-        ("<u2", false, 'u', 2),
-        ("|b1", false, 'b', 1),
+fn types_of_numbers() {
+    use DType::*;
+    let bool = Bool(BoolStore::Native);
+    for (descr, dtype, is_big_endian) in [
+        ("<f2", F16, false),
+        (">f4", F32, true),
+        ("<f8", F64, false),
+        ("|i1", I8, false),
+        ("<i1", I8, false),
+        (">i8", I64, true),
+        ("|u1", U8, false),
+        ("<u2", U16, false),
+        ("|b1", bool, false),
     ] {
-        let kind = Kind::parse(descr).unwrap_or_else(|| panic!("{descr}"));
-        let got = (kind.big_endian, kind.letter, kind.width);
-        assert_eq!(got, (big_endian, letter, width), "{descr}");
+        assert_eq!(number_type(descr), Some((dtype, is_big_endian)), "{descr}");
     }
     for descr in [
         "", "<", "<f", "f4", "<f1", "<b2", "<c8", "<U4", "<f16", "|f4", "|i2", "=f4", "=i1", "?b1",
         "<f4 ", "|O",
     ] {
-        assert!(Kind::parse(descr).is_none(), "{descr}");
+        assert!(number_type(descr).is_none(), "{descr}");
     }
 }
