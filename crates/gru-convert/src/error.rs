@@ -82,21 +82,3 @@ pub enum ConvertError {
         reason: String,
     },
 }
-
-/// Returns an error if a tensor does not have the expected shape.
-pub(crate) fn expect_shape(
-    name: &str,
-    expected: &[usize],
-    actual: &[usize],
-) -> Result<(), ConvertError> {
-    if expected == actual {
-        Ok(())
-    } else {
-        let error = GruError::Shape {
-            name: name.to_owned(),
-            expected: expected.to_vec(),
-            actual: actual.to_vec(),
-        };
-        Err(error.into())
-    }
-}

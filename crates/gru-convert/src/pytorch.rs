@@ -39,7 +39,7 @@
 
 use crate::{
     arrays::{self, Array, Form::*, Parameter::*, RZN},
-    error::{ConvertError, expect_shape},
+    error::ConvertError,
     state_dict::StateDict,
     system::{PLAIN, System},
 };
@@ -177,7 +177,7 @@ impl Keys {
         let key = |name: &str| format!("{prefix}{name}{}", self.suffix(0));
         let [_, d_input] = dict.shape(&key("weight_ih"))?;
         let [gates, d_hidden] = dict.shape(&key("weight_hh"))?;
-        expect_shape(
+        GruError::expect_shape(
             &key("weight_hh"),
             &[d_hidden.saturating_mul(3), d_hidden],
             &[gates, d_hidden],

@@ -1,6 +1,6 @@
 //! Arrays with the names of another system.
 
-use crate::error::{ConvertError, expect_shape};
+use crate::error::ConvertError;
 use burn::tensor::{Device, Tensor, TensorData};
 use gru_op::GruError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,7 +198,7 @@ impl StateDict {
         expected: &[usize],
     ) -> Result<&TensorData, ConvertError> {
         let data = self.numbers(key, expected.len())?;
-        expect_shape(key, expected, data.shape())?;
+        GruError::expect_shape(key, expected, data.shape())?;
         if data.dtype().is_float() {
             Ok(data)
         } else {

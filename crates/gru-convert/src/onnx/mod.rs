@@ -33,7 +33,7 @@ pub use gru_op::spec::onnx::{AttributeError, Attributes};
 
 use crate::{
     arrays::{self, Array, Form::*, Parameter::*, ZRN},
-    error::{ConvertError, expect_shape},
+    error::ConvertError,
     state_dict::StateDict,
     system::{PLAIN, System},
 };
@@ -76,7 +76,7 @@ pub fn config(
     }
     let directions = attributes.directions()?;
     let of = |directions| [directions, 3 * h, i];
-    expect_shape(
+    GruError::expect_shape(
         &format!("{prefix}W"),
         &of(directions.len()),
         &of(found.layer_count()),

@@ -60,6 +60,8 @@ mod cube;
 pub(crate) mod deferred;
 mod memory;
 pub(crate) mod padded;
+#[cfg(all(test, feature = "flex"))]
+mod random_call;
 
 pub use self::call::{GruCall, GruGradients, GruSaved};
 pub(crate) use self::{call::is_addressable, memory::LayerMemory};

@@ -1,6 +1,6 @@
 //! The configuration of a [`GruBlock`].
 
-use super::{GruBlock, GruError, GruInitializer, GruLayer, error::expect_shape};
+use super::{GruBlock, GruError, GruInitializer, GruLayer};
 use crate::{backend::is_addressable, op::options::GruWeights};
 use burn::{
     config::Config,
@@ -262,11 +262,11 @@ impl GruBlockConfig {
             let Some(w_ih) = &weights.w_ih else {
                 return Err(GruError::MissingKey { key: name("w_ih") });
             };
-            expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
-            expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
+            GruError::expect_shape(&name("w_ih"), &[i, 3 * h], &w_ih.dims())?;
+            GruError::expect_shape(&name("w_hh"), &[h, 3 * h], &weights.w_hh.dims())?;
             for (bias, b) in [("b_ih", &weights.b_ih), ("b_hh", &weights.b_hh)] {
                 if let Some(b) = b {
-                    expect_shape(&name(bias), &[3 * h], &b.dims())?;
+                    GruError::expect_shape(&name(bias), &[3 * h], &b.dims())?;
                 }
             }
         }

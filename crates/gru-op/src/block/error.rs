@@ -70,18 +70,17 @@ pub enum GruError {
     Read { name: String, reason: String },
 }
 
-/// Returns an error if a tensor has another shape.
-pub(super) fn expect_shape(
-    name: &str,
-    expected: &[usize],
-    actual: &[usize],
-) -> Result<(), GruError> {
-    if expected == actual {
-        return Ok(());
+impl GruError {
+    /// Returns an error if a tensor has another shape.
+    #[doc(hidden)]
+    pub fn expect_shape(name: &str, expected: &[usize], actual: &[usize]) -> Result<(), Self> {
+        if expected == actual {
+            return Ok(());
+        }
+        Err(Self::Shape {
+            name: name.to_owned(),
+            expected: expected.to_vec(),
+            actual: actual.to_vec(),
+        })
     }
-    Err(GruError::Shape {
-        name: name.to_owned(),
-        expected: expected.to_vec(),
-        actual: actual.to_vec(),
-    })
 }

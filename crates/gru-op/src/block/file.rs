@@ -160,20 +160,18 @@ fn assemble(
     mut parameters: Parameters,
     device: &Device,
 ) -> Result<GruBlock, GruError> {
-    let (mut weights, mut ids) = (Vec::new(), Vec::new());
+    let ids = parameters.iter();
+    let ids = ids.filter_map(|(name, found)| Some((name.clone(), found.param_id?)));
+    let ids: BTreeMap<_, _> = ids.collect();
+    let mut weights = Vec::new();
     // The file decides how many layers are read, so a wrong configuration allocates nothing.
     while parameters.contains_key(&format!("layers.{}.w_hh", weights.len())) {
         let key = |name: &str| format!("layers.{}.{name}", weights.len());
-        let (w_ih, id_w_ih) = tensor(&mut parameters, &key("w_ih"), device)?.unzip();
-        let (w_hh, id_w_hh) = tensor(&mut parameters, &key("w_hh"), device)?.unzip();
-        let (b_ih, id_b_ih) = tensor(&mut parameters, &key("b_ih"), device)?.unzip();
-        let (b_hh, id_b_hh) = tensor(&mut parameters, &key("b_hh"), device)?.unzip();
-        ids.push([id_w_ih, id_w_hh, id_b_ih, id_b_hh]);
         weights.push(GruWeights {
-            w_ih,
-            w_hh: w_hh.expect("the loop checks its name"),
-            b_ih,
-            b_hh,
+            w_ih: tensor(&mut parameters, &key("w_ih"), device)?,
+            w_hh: tensor(&mut parameters, &key("w_hh"), device)?.expect("the loop checks its name"),
+            b_ih: tensor(&mut parameters, &key("b_ih"), device)?,
+            b_hh: tensor(&mut parameters, &key("b_hh"), device)?,
         });
     }
     if let Some(key) = parameters.into_keys().next() {
@@ -183,28 +181,27 @@ fn assemble(
         });
     }
     let mut block = config.init_with(weights)?;
-    for (layer, ids) in block.layers.iter_mut().zip(ids) {
-        let new = [
-            Some(&mut layer.w_ih.id),
-            Some(&mut layer.w_hh.id),
-            layer.b_ih.as_mut().map(|bias| &mut bias.id),
-            layer.b_hh.as_mut().map(|bias| &mut bias.id),
-        ];
-        for (new, id) in new.into_iter().zip(ids) {
-            if let (Some(new), Some(id)) = (new, id) {
-                *new = id;
+    for (k, layer) in block.layers.iter_mut().enumerate() {
+        for (name, own) in [
+            ("w_ih", Some(&mut layer.w_ih.id)),
+            ("w_hh", Some(&mut layer.w_hh.id)),
+            ("b_ih", layer.b_ih.as_mut().map(|bias| &mut bias.id)),
+            ("b_hh", layer.b_hh.as_mut().map(|bias| &mut bias.id)),
+        ] {
+            if let (Some(own), Some(&id)) = (own, ids.get(&format!("layers.{k}.{name}"))) {
+                *own = ParamId::from(id);
             }
         }
     }
     Ok(block)
 }
 
-/// A parameter and its id, if the file has it.
+/// A parameter, if the file has it.
 fn tensor<const D: usize>(
     parameters: &mut Parameters,
     name: &str,
     device: &Device,
-) -> Result<Option<(Tensor<D>, ParamId)>, GruError> {
+) -> Result<Option<Tensor<D>>, GruError> {
     let Some(found) = parameters.remove(name) else {
         return Ok(None);
     };
@@ -217,7 +214,6 @@ fn tensor<const D: usize>(
             actual: shape,
         });
     }
-    let id = found.param_id.map_or_else(ParamId::new, ParamId::from);
     let data = bridge::into_data(found).map_err(|e| GruError::Read {
         name: name.into(),
         reason: e.to_string(),
@@ -229,7 +225,7 @@ fn tensor<const D: usize>(
             device: format!("{device:?}"),
         });
     }
-    Ok(Some((Tensor::from_data(data, (device, dtype)), id)))
+    Ok(Some(Tensor::from_data(data, (device, dtype))))
 }
 
 fn file(path: &Path, error: impl std::fmt::Display) -> GruFileError {

@@ -1,6 +1,6 @@
 //! Conversions from Burn's `Gru` and `BiGru`, whose three gates have two `Linear` modules each.
 
-use super::{GruBlock, GruBlockConfig, GruError, error::expect_shape};
+use super::{GruBlock, GruBlockConfig, GruError};
 use crate::op::options::GruWeights;
 use burn::{
     module::Param,
@@ -104,11 +104,7 @@ fn trained_like(mut block: GruBlock, modules: &[&Gru]) -> GruBlock {
         }
     }
     for (layer, module) in block.layers.iter_mut().zip(modules) {
-        let gates = [&module.reset_gate, &module.update_gate, &module.new_gate];
-        let (input, hidden) = (
-            gates.map(|gate| &gate.input_transform),
-            gates.map(|gate| &gate.hidden_transform),
-        );
+        let [input, hidden] = transforms(module, "").map(|gates| gates.map(|(_, linear)| linear));
         like(&mut layer.w_ih, input.map(|linear| Some(&linear.weight)));
         like(&mut layer.w_hh, hidden.map(|linear| Some(&linear.weight)));
         for (bias, linears) in [(&mut layer.b_ih, input), (&mut layer.b_hh, hidden)] {
@@ -122,34 +118,34 @@ fn trained_like(mut block: GruBlock, modules: &[&Gru]) -> GruBlock {
 
 fn weights(gru: &Gru, prefix: &str) -> Result<GruWeights, GruError> {
     let [i, _] = gru.reset_gate.input_transform.weight.dims();
-    let h = gru.d_hidden;
-    let gates = [
-        ("reset_gate", &gru.reset_gate),
-        ("update_gate", &gru.update_gate),
-        ("new_gate", &gru.new_gate),
-    ];
-    let input = gates.map(|(name, gate)| {
-        let name = format!("{prefix}{name}.input_transform");
-        (name, &gate.input_transform)
-    });
-    let hidden = gates.map(|(name, gate)| {
-        let name = format!("{prefix}{name}.hidden_transform");
-        (name, &gate.hidden_transform)
-    });
-    Ok(
-        GruWeights::new(weight(&input, [i, h])?, weight(&hidden, [h, h])?)
-            .with_b_ih(bias(&input, h)?)
-            .with_b_hh(bias(&hidden, h)?),
-    )
+    let (h, [input, hidden]) = (gru.d_hidden, transforms(gru, prefix));
+    let weights = GruWeights::new(weight(&input, [i, h])?, weight(&hidden, [h, h])?);
+    Ok(weights
+        .with_b_ih(bias(&input, h)?)
+        .with_b_hh(bias(&hidden, h)?))
 }
 
 /// The modules of the three gates r, z, n, with their names.
 type Gates<'a> = [(String, &'a Linear); 3];
 
+/// The modules of the input and of the state.
+fn transforms<'a>(gru: &'a Gru, prefix: &str) -> [Gates<'a>; 2] {
+    let gates = [
+        ("reset_gate", &gru.reset_gate),
+        ("update_gate", &gru.update_gate),
+        ("new_gate", &gru.new_gate),
+    ];
+    let name = |gate, transform| format!("{prefix}{gate}.{transform}");
+    [
+        gates.map(|(gate, of)| (name(gate, "input_transform"), &of.input_transform)),
+        gates.map(|(gate, of)| (name(gate, "hidden_transform"), &of.hidden_transform)),
+    ]
+}
+
 fn weight(gates: &Gates, shape: [usize; 2]) -> Result<Tensor<2>, GruError> {
     let mut parts = Vec::with_capacity(3);
     for (name, gate) in gates {
-        expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
+        GruError::expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
         parts.push(gate.weight.val());
     }
     Ok(Tensor::cat(parts, 1))
@@ -165,7 +161,7 @@ fn bias(gates: &Gates, h: usize) -> Result<Option<Tensor<1>>, GruError> {
         let Some(bias) = &gate.bias else {
             return Err(GruError::MissingKey { key });
         };
-        expect_shape(&key, &[h], &bias.dims())?;
+        GruError::expect_shape(&key, &[h], &bias.dims())?;
         parts.push(bias.val());
     }
     Ok(Some(Tensor::cat(parts, 0)))

@@ -226,13 +226,9 @@ pub(crate) fn check_sequence(
     if weights.w_ih.is_none() {
         check.features("x, 3H without w_ih,", features, gates);
     }
-    check.argument(
-        weight("w_ih"),
-        "[I, 3H]",
-        weights.w_ih.as_ref(),
-        [features, gates],
-    );
-    check.argument(weight("w_hh"), "[H, 3H]", Some(&weights.w_hh), [h, gates]);
+    let w_ih = weights.w_ih.as_ref();
+    check.argument(weight("w_ih"), "[I, 3H]", w_ih, [features, gates]);
+    check.argument(w_hh, "[H, 3H]", Some(&weights.w_hh), [h, gates]);
     check.argument(weight("b_ih"), "[3H]", weights.b_ih.as_ref(), [gates]);
     check.argument(weight("b_hh"), "[3H]", weights.b_hh.as_ref(), [gates]);
     check.argument(names.h0, "[N, H]", options.state.as_ref(), [n, h]);

@@ -1,17 +1,17 @@
 use super::*;
-use crate::backend::{GruBackend, call::GruGradients, padded};
+use crate::backend::{
+    GruBackend,
+    call::GruGradients,
+    padded,
+    random_call::{H, random_call},
+};
 use burn::{
     backend::TensorMetadata,
     tensor::{DType, TensorData},
 };
 use burn_flex::{Flex, FlexTensor};
-use gru_spec::{Activation, Direction, GruSpec, Layout, Lengths, Order, PerInput, Sizes};
+use gru_spec::{Activation, GruSpec, Lengths, Order, PerInput, Sizes};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-
-const N: usize = 2;
-const T: usize = 3;
-const I: usize = 2;
-const H: usize = 5;
 
 /// Numbers in (−1, 1).
 fn tensor(shape: &[usize], dtype: DType) -> FlexTensor {
@@ -30,7 +30,7 @@ fn numbers(tensor: FlexTensor) -> Vec<f64> {
 
 /// States, gates and all gradients.
 fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
-    let [n, t, i, h] = [N, T, I, H];
+    let [n, t, i, h] = [2, 3, 2, H];
     let mut inputs = Sizes { n, t, i, h }.shapes(Order::default().layout);
     inputs.sequence.recurrent_mask = None;
     inputs.sequence.step_mask = None;
@@ -39,7 +39,7 @@ fn results(spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
     inputs.sequence.start_state = None;
     let call = GruCall::<Flex>::new(inputs.map(|shape| tensor(&shape, dtype)), *spec);
     let saved = forward(call.clone(), true);
-    let up = tensor(&[N, T, H], dtype);
+    let up = tensor(&[n, t, h], dtype);
     let all = PerInput::from_array([true; 7]);
     let GruGradients(d) = gradients(call, saved.clone(), up, all);
     let tensors = [Some(saved.states), saved.gates].into_iter();
@@ -73,77 +73,6 @@ fn a_clip_above_the_largest_number_is_none() {
             }
         }
     }
-}
-
-/// A call with random options. Starts, masks of steps and zoneout belong to padded rows.
-fn random_call(lengths: Lengths, rng: &mut StdRng) -> (GruCall<Flex>, [usize; 3]) {
-    let sizes = Sizes {
-        n: 3,
-        t: 4,
-        i: I,
-        h: H,
-    };
-    let is_packed = matches!(lengths, Lengths::Packed(_));
-    let mut order = Order::default();
-    if !is_packed && rng.random() {
-        order.layout = Layout::TimeMajor;
-    }
-    if rng.random() {
-        order.direction = Direction::Reverse;
-    }
-    let mut spec = GruSpec::default();
-    if rng.random() {
-        spec = spec.with_reset(Reset::BeforeMatmul);
-    }
-    if rng.random() {
-        spec = spec.with_update(Update::Takes);
-    }
-    if rng.random() {
-        spec = spec.with_clip_gates(Some(0.7)).with_clip_state(Some(0.4));
-    }
-    let mut shapes = lengths.shapes(sizes, order.layout);
-    let sequence = &mut shapes.sequence;
-    if is_packed || lengths != Lengths::All || rng.random() {
-        sequence.step_mask = None;
-    }
-    if is_packed || rng.random() {
-        (sequence.starts, sequence.start_state) = (None, None);
-    }
-    for optional in [
-        &mut sequence.h0,
-        &mut sequence.recurrent_mask,
-        &mut sequence.zoneout,
-        &mut sequence.start_state,
-        &mut shapes.weights.b_ih,
-        &mut shapes.weights.b_hh,
-    ] {
-        if rng.random() {
-            *optional = None;
-        }
-    }
-    let mut draw = |shape: &[usize], low: f64| {
-        let len = shape.iter().product::<usize>();
-        let numbers: Vec<f64> = (0..len).map(|_| rng.random_range(low..1.0)).collect();
-        FlexTensor::from_data(TensorData::new(numbers, shape.to_vec()))
-    };
-    let mut inputs = shapes.map(|shape| draw(&shape, -1.0));
-    // Shares between 0 and 1, and flags.
-    let sequence = &mut inputs.sequence;
-    let flags = |tensor: FlexTensor| Prim::<Flex>(tensor);
-    sequence.zoneout = sequence.zoneout.take().map(|z| flags(z).abs().0);
-    for of_steps in [&mut sequence.step_mask, &mut sequence.starts] {
-        *of_steps = of_steps.take().map(|values| {
-            let values = flags(values);
-            let chosen = values.above(0.3);
-            Prim::zeros(values.0.shape(), &values)
-                .with_value(chosen, 1.0)
-                .0
-        });
-    }
-    let shape = inputs.sequence.x.shape().dims();
-    let mut call = GruCall::new(inputs, spec);
-    (call.order, call.lengths) = (order, lengths);
-    (call, shape)
 }
 
 /// Backends without kernels have the values and all gradients of the kernels of Flex. Other tests compare the kernels

@@ -46,35 +46,45 @@ pub(super) fn gradients<B: Defer>(
     GruGradients(wanted.map(&mut next))
 }
 
-/// # Panics
-/// If the shapes or dtypes do not match. The operator checks them before.
 fn defer<B: Defer>(
     id: &'static str,
     call: GruCall<B>,
     others: [Option<FloatTensor<B>>; 3],
     wanted: PerInput<bool>,
 ) -> Vec<FloatTensor<B>> {
-    let (spec, order) = (call.spec, call.order);
-    let lengths = call.lengths;
+    let client = B::client(&call.inputs.sequence.x);
+    let op = describe(id, call, others, wanted, B::into_ir, || B::new_id(&client));
+    B::register(&client, op)
+}
+
+/// The description of a call.
+///
+/// # Panics
+/// If the shapes or dtypes do not match. The operator checks them before.
+pub(super) fn describe<B: Backend>(
+    id: &'static str,
+    call: GruCall<B>,
+    others: [Option<FloatTensor<B>>; 3],
+    wanted: PerInput<bool>,
+    mut into_ir: impl FnMut(FloatTensor<B>) -> TensorIr,
+    mut new_id: impl FnMut() -> TensorId,
+) -> CustomOpIr {
     let mut tensors = call.inputs.into_slots().into_iter().chain(others);
-    let tensors: Slots<_> = std::array::from_fn(|_| tensors.next().flatten());
+    let tensors: Slots<_> = std::array::from_fn(|_| tensors.next().flatten().map(&mut into_ir));
     let present = (0..TENSORS.len()).filter(|&k| tensors[k].is_some());
     let arguments = Arguments {
-        spec,
-        order,
-        lengths,
+        spec: call.spec,
+        order: call.order,
+        lengths: call.lengths,
         present: present.fold(0, |bits, k| bits | 1 << k),
         wanted,
     };
-    let client = B::client(tensors[0].as_ref().expect("every call has x"));
-    let tensors = tensors.map(|tensor| tensor.map(B::into_ir));
     let described = tensors.each_ref().map(Option::as_ref);
     let shapes =
         results(id, &described, &arguments).unwrap_or_else(|error| panic!("{id}: {error}"));
     let dtype = described[0].expect("every call has x").dtype;
-    let output = |shape: Vec<usize>| TensorIr::uninit(B::new_id(&client), shape.into(), dtype);
+    let output = |shape: Vec<usize>| TensorIr::uninit(new_id(), shape.into(), dtype);
     let outputs: Vec<_> = shapes.into_iter().map(output).collect();
     let inputs: Vec<_> = tensors.into_iter().flatten().collect();
-    let op = CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.encode());
-    B::register(&client, op)
+    CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.encode())
 }

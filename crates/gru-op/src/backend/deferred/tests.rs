@@ -1,6 +1,7 @@
 //! Descriptions from another program: an invalid one is an error, and nothing is run.
 
-use super::{execute::execute, *};
+use super::{defer::describe, execute::execute, *};
+use crate::backend::{GruBackend, random_call::random_call};
 use burn::{
     backend::{
         Flex, TensorMetadata,
@@ -10,7 +11,7 @@ use burn::{
     tensor::TensorData,
 };
 use burn_flex::FlexTensor;
-use gru_spec::{Activation, Activations, GruSpec, Layout, Lengths, Order, PerInput, Reset, Sizes};
+use gru_spec::{Lengths, PerInput};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,82 +26,36 @@ const UNKNOWN: u64 = 101;
 
 /// The tensors and the description of a valid call.
 fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
-    let mut size = |most| rng.random_range(1..=most);
-    let [n, t, i, h] = [size(4), size(5), size(6), size(7)];
-    let mut flip = || rng.random::<bool>();
-    let reset = if flip() {
-        Reset::AfterMatmul
-    } else {
-        Reset::BeforeMatmul
-    };
-    let activations = Activations {
-        candidate: Activation::Elu { alpha: 0.5 },
-        ..Default::default()
-    };
-    let spec = GruSpec::default()
-        .with_reset(reset)
-        .with_activations(activations);
-    let wanted = PerInput::<bool>::default().map(|_| flip());
-    let wanted = PerInput {
-        w_hh: true,
-        ..wanted
-    };
-    let id = [STATES, STATES_AND_GATES, GRADIENTS][rng.random_range(0..3)];
-    let of_rows: Vec<usize> = (0..n).map(|_| rng.random_range(0..=t)).collect();
+    let of_rows: Vec<usize> = (0..3).map(|_| rng.random_range(0..=4)).collect();
     let lengths = match rng.random_range(0..3) {
         0 => Lengths::All,
         1 => Lengths::Padded(of_rows.into()),
         _ => Lengths::Packed(of_rows.into()),
     };
-    let sizes = Sizes { n, t, i, h };
-    let mut inputs = lengths.shapes(sizes, Layout::BatchMajor);
-    let places = lengths.in_memory(sizes);
-    let sequence = |features| places.sequence(Layout::BatchMajor, features);
-    inputs.sequence.zoneout = Some(sequence(1));
-    let others = [h, spec.saved_per_unit() * h, h].map(|width| Some(sequence(width)));
-    let shapes = inputs.into_slots().into_iter().chain(others);
-    let mut handles = Handles::new();
-    let (mut inputs, mut present) = (Vec::new(), 0);
-    let has_starts = rng.random();
-    for (k, shape) in shapes.flatten().enumerate() {
-        let shape = shape.to_vec();
-        let is_present = match TENSORS[k] {
-            "x" | "w_hh" | "w_ih" => true,
-            "states" | "d_states" => id == GRADIENTS,
-            "gates" => id == GRADIENTS && rng.random(),
-            "starts" => has_starts,
-            "start_state" => has_starts && rng.random(),
-            _ => rng.random(),
-        };
-        if is_present {
-            present |= 1 << k;
-            let count = shape.iter().product();
-            let numbers = (0..count).map(|_| rng.random_range(-1.0..1.0f32)).collect();
-            let tensor = FlexTensor::from_data(TensorData::new(numbers, shape.clone()));
-            handles.register_float_tensor::<Flex>(&TensorId::new(k as u64), tensor);
-            let mut tensor =
-                TensorIr::uninit(TensorId::new(k as u64), shape.clone().into(), DType::F32);
-            tensor.status = TensorStatus::ReadOnly;
-            inputs.push(tensor);
-        }
+    let (call, _) = random_call(lengths, rng);
+    let id = [STATES, STATES_AND_GATES, GRADIENTS][rng.random_range(0..3)];
+    let mut others = [None, None, None];
+    if id == GRADIENTS {
+        let saved = Flex::gru_forward(call.clone(), true);
+        let gates = saved.gates.filter(|_| rng.random());
+        others = [Some(saved.states.clone()), gates, Some(saved.states)];
     }
+    let wanted = PerInput {
+        w_hh: true,
+        ..PerInput::<bool>::default().map(|_| rng.random())
+    };
+    let mut handles = Handles::new();
+    let (mut ids, mut results) = (0.., RESULTS..);
+    let mut next = |ids: &mut std::ops::RangeFrom<u64>| TensorId::new(ids.next().expect("an id"));
+    let into_ir = |tensor: FlexTensor| {
+        let mut ir = TensorIr::uninit(next(&mut ids), tensor.shape(), tensor.dtype());
+        ir.status = TensorStatus::ReadOnly;
+        handles.register_float_tensor::<Flex>(&ir.id, tensor);
+        ir
+    };
+    let op = describe::<Flex>(id, call, others, wanted, into_ir, || next(&mut results));
     let integers = Flex::int_from_data(TensorData::from([1, 2, 3]), &Default::default());
     handles.register_int_tensor::<Flex>(&TensorId::new(INTEGERS), integers);
-    let arguments = Arguments {
-        spec,
-        order: Order::default(),
-        lengths,
-        present,
-        wanted,
-    };
-    let id_of = |k: usize| TensorId::new(k as u64);
-    let described = std::array::from_fn(|k| inputs.iter().find(|tensor| tensor.id == id_of(k)));
-    let shapes = results(id, &described, &arguments).unwrap();
-    let outputs: Vec<_> = (RESULTS..)
-        .zip(shapes)
-        .map(|(id, shape)| TensorIr::uninit(TensorId::new(id), shape.into(), DType::F32))
-        .collect();
-    let op = CustomOpIr::with_scalars(id, &inputs, &outputs, arguments.encode());
     (handles, op)
 }
 
@@ -176,43 +131,43 @@ fn valid_calls_run() {
 
 /// Lengths of another batch, and lengths beyond the sequence.
 #[test]
-fn spoilt_lengths_are_errors_with_their_name() {
+fn changed_lengths_are_errors_with_their_name() {
     let mut rng = StdRng::seed_from_u64(3);
-    let [mut padded, mut packed] = [0, 0];
-    while padded < 20 || packed < 20 {
+    for _ in 0..100 {
         let (mut handles, op) = valid_call(&mut rng);
-        let mut arguments = Arguments::decode(&op.scalars).unwrap();
         let before = handles.num_handles();
-        let given = arguments.lengths.clone();
-        let mut refusal = |lengths: Lengths| {
+        let mut arguments = Arguments::decode(&op.scalars).unwrap();
+        let with_first = |of_rows: &[usize], len| [&[len], &of_rows[1..]].concat().into();
+        let changes = match arguments.lengths.clone() {
+            Lengths::All => continue,
+            Lengths::Padded(of_rows) => [
+                (
+                    Lengths::Padded(of_rows[1..].into()),
+                    "lengths [N] must be [",
+                ),
+                (
+                    Lengths::Padded(with_first(&of_rows, 6)),
+                    "lengths[0] must be at most T",
+                ),
+            ],
+            Lengths::Packed(of_rows) => [
+                (
+                    Lengths::Packed(with_first(&of_rows, of_rows[0] + 1)),
+                    "x: expected shape",
+                ),
+                (
+                    Lengths::Packed(with_first(&of_rows, usize::MAX)),
+                    "the sizes do not fit in memory",
+                ),
+            ],
+        };
+        for (lengths, expected) in changes {
             arguments.lengths = lengths;
             let mut op = op.clone();
             op.scalars = arguments.encode();
             let error = execute::<Flex>(&mut handles, &op).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
             assert_eq!(handles.num_handles(), before);
-            error
-        };
-        match given {
-            Lengths::All => {}
-            Lengths::Padded(of_rows) => {
-                padded += 1;
-                let error = refusal(Lengths::Padded(of_rows[1..].into()));
-                assert!(error.starts_with("lengths [N] must be ["), "{error}");
-                let mut long = of_rows.to_vec();
-                long[0] = 6;
-                let error = refusal(Lengths::Padded(long.into()));
-                assert!(error.starts_with("lengths[0] must be at most T"), "{error}");
-            }
-            Lengths::Packed(of_rows) => {
-                packed += 1;
-                let mut long = of_rows.to_vec();
-                long[0] += 1;
-                let error = refusal(Lengths::Packed(long.as_slice().into()));
-                assert!(error.starts_with("x: expected shape"), "{error}");
-                long[0] = usize::MAX;
-                let error = refusal(Lengths::Packed(long.into()));
-                assert_eq!(error, "the sizes do not fit in memory");
-            }
         }
     }
 }
