@@ -4,7 +4,7 @@ use super::{GruLayer, arguments::check_sequence};
 use crate::{
     op::options::{GruWeights, SequenceOptions, Starts},
     op::packed,
-    op::sequence::GruGates,
+    op::sequence::{GruGates, Operation},
     op::shape,
 };
 use burn::{module::Module, nn::Dropout, tensor::Tensor};
@@ -193,12 +193,8 @@ impl GruBlock {
         layout: Layout,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        let training = self.training(&x);
-        let mut finals = Vec::with_capacity(self.layers.len());
-        let y = self.each_layer(x, training, |k, layer, x| {
-            let weights = layer.weights();
-            let options = of_layer(&options, k);
-            let operation = layer.operation((op, k), &weights, options, &x, layout, training);
+        let (training, mut finals) = (self.training(&x), Vec::with_capacity(self.layers.len()));
+        let y = self.each_layer((op, layout), x, &options, training, |operation, x| {
             let (y, last) = operation.states(x);
             finals.push(last);
             y
@@ -227,10 +223,7 @@ impl GruBlock {
         let options = SequenceOptions::new().state(state);
         let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
         check_sequence(OP, &x, layout, &options, self.sizes());
-        self.each_layer(x, false, |k, layer, x| {
-            let weights = layer.weights();
-            let options = of_layer(&options, k);
-            let operation = layer.operation((OP, k), &weights, options, &x, layout, false);
+        self.each_layer((OP, layout), x, &options, false, |operation, x| {
             let gates = operation.gates(x);
             let y = gates.states.clone();
             all.push(gates);
@@ -239,12 +232,14 @@ impl GruBlock {
         all
     }
 
-    /// Runs every direction of every layer, and returns the output of the last layer.
+    /// Runs the operation of every direction of every layer, and returns the output of the last layer.
     fn each_layer(
         &self,
+        (op, layout): (&str, Layout),
         mut x: Tensor<3>,
+        options: &SequenceOptions<3>,
         training: bool,
-        mut run: impl FnMut(usize, &GruLayer, Tensor<3>) -> Tensor<3>,
+        mut run: impl FnMut(Operation, Tensor<3>) -> Tensor<3>,
     ) -> Tensor<3> {
         let mut k = 0;
         for layer in self.layers.chunks_exact(self.directions()) {
@@ -253,7 +248,10 @@ impl GruBlock {
             }
             let mut outputs = Vec::with_capacity(layer.len());
             for direction in layer {
-                outputs.push(run(k, direction, x.clone()));
+                let (weights, options) = (direction.weights(), of_layer(options, k));
+                let operation =
+                    direction.operation((op, k), &weights, options, &x, layout, training);
+                outputs.push(run(operation, x.clone()));
                 k += 1;
             }
             x = shape::cat(outputs, 2);

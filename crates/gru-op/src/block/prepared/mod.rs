@@ -68,23 +68,20 @@ impl GruBlock {
                 device: format!("{device:?}"),
             });
         }
+        let prepared = |kind| PreparedGru {
+            kind,
+            config: config.clone(),
+            device,
+            dtype,
+        };
         #[cfg(any(feature = "ndarray", feature = "flex"))]
         if is_on_cpu {
-            return Ok(PreparedGru {
-                kind: Kind::Stack(Arc::new(cpu::stack(self, weights, precision)?)),
-                config,
-                device,
-                dtype,
-            });
+            let stack = cpu::stack(self, weights, precision)?;
+            return Ok(prepared(Kind::Stack(Arc::new(stack))));
         }
         // `weights` are dequantized.
         let block = config.init_with(weights)?.valid();
-        Ok(PreparedGru {
-            kind: Kind::Block(Arc::new(block)),
-            config,
-            device,
-            dtype,
-        })
+        Ok(prepared(Kind::Block(Arc::new(block))))
     }
 }
 
@@ -298,12 +295,8 @@ impl PreparedGru {
     }
 
     /// Of each layer.
-    fn directions(&self) -> Box<dyn Iterator<Item = Direction> + '_> {
-        match &self.kind {
-            #[cfg(any(feature = "ndarray", feature = "flex"))]
-            Kind::Stack(stack) => Box::new((0..stack.layer_count()).map(|k| stack.direction(k))),
-            Kind::Block(block) => Box::new(block.layers.iter().map(|layer| layer.direction)),
-        }
+    fn directions(&self) -> impl Iterator<Item = Direction> {
+        (0..self.config.layer_count()).map(|k| self.config.direction_of(k))
     }
 
     /// Checks the device and the dtype.
