@@ -187,13 +187,7 @@ fn attributes_of(config: &GruConfig) -> Attributes {
 /// The attributes of a marked node, as the file has them.
 fn attributes_in(node: &CustomNode) -> Result<Attributes, ProcessError> {
     let attrs = &node.attrs;
-    let typed = |name: &str, expected: AttrKind| match attrs.kind(name) {
-        Some(kind) if kind != expected => Err(failed(format!(
-            "{name}: expected the type {expected:?}, got {kind:?}"
-        ))),
-        _ => Ok(()),
-    };
-    for (name, kind) in [
+    for (name, expected) in [
         ("activations", AttrKind::Strings),
         ("activation_alpha", AttrKind::Float32s),
         ("activation_beta", AttrKind::Float32s),
@@ -203,24 +197,23 @@ fn attributes_in(node: &CustomNode) -> Result<Attributes, ProcessError> {
         ("layout", AttrKind::Int64),
         ("linear_before_reset", AttrKind::Int64),
     ] {
-        typed(name, kind)?;
+        if let Some(kind) = attrs.kind(name)
+            && kind != expected
+        {
+            return Err(failed(format!(
+                "{name}: expected the type {expected:?}, got {kind:?}"
+            )));
+        }
     }
     let default = Attributes::default();
+    let floats = |name| attrs.get_f32s(name).unwrap_or_default().to_vec();
+    let names = attrs.get_strings("activations").unwrap_or_default();
     let size = attrs.get_i64("hidden_size");
     let hidden_size = size.map(usize::try_from).transpose();
     Ok(Attributes {
-        activations: attrs
-            .get_strings("activations")
-            .unwrap_or_default()
-            .to_vec(),
-        activation_alpha: attrs
-            .get_f32s("activation_alpha")
-            .unwrap_or_default()
-            .to_vec(),
-        activation_beta: attrs
-            .get_f32s("activation_beta")
-            .unwrap_or_default()
-            .to_vec(),
+        activations: names.to_vec(),
+        activation_alpha: floats("activation_alpha"),
+        activation_beta: floats("activation_beta"),
         clip: attrs.get_f32("clip"),
         direction: attrs
             .get_string("direction")

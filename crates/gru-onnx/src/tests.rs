@@ -106,11 +106,6 @@ fn generate_from(
 }
 
 #[track_caller]
-fn expect_code(model: &GruModel, marked: bool, expected: &[&str]) {
-    expect_in(&generate(model, marked).unwrap(), expected);
-}
-
-#[track_caller]
 fn expect_in(code: &str, expected: &[&str]) {
     // The formatter's choices do not matter.
     let dense = |text: &str| text.split_whitespace().collect::<String>();
@@ -127,37 +122,23 @@ fn expect_error(model: &GruModel, marked: bool, expected: &str) {
     assert!(error.contains(expected), "expected {expected}, got {error}");
 }
 
+/// Options with their default value are not written.
 #[test]
-fn default_options_are_not_written() {
+fn blocks_and_prepared_blocks() {
+    let config = "gru_convert::gru_op::GruBlockConfig::new(4, 5).with_batch_first(false)
+        .with_reset(gru_convert::gru_op::Reset::BeforeMatmul).init(device)";
+    let int8 = "gru_convert::gru_op::Precision::Int8";
     for (name, marked) in [("gru1", false), ("custom1", true)] {
-        let code = [
-            format!("{name}: gru_convert::gru_op::GruBlock"),
-            format!(
-                "let {name} = gru_convert::gru_op::GruBlockConfig::new(4, 5).with_batch_first(false)
-                .with_reset(gru_convert::gru_op::Reset::BeforeMatmul).init(device);"
-            ),
-            format!("gru_convert::onnx::run(&self.{name}, x, None, Some(initial_h));"),
-        ];
-        expect_code(&model(), marked, &code.each_ref().map(String::as_str));
-    }
-}
-
-#[test]
-fn prepared_blocks() {
-    for (name, marked) in [("gru1", false), ("custom1", true)] {
-        let gru = GruOverride::prepared(Precision::Int8);
-        let code = generate_with(gru, &model().to_bytes(), marked).unwrap();
-        let expected = [
-            format!("{name}: gru_convert::onnx::PreparedBlock"),
-            format!(
-                "let {name} = gru_convert::onnx::PreparedBlock::new(
-                gru_convert::gru_op::GruBlockConfig::new(4, 5).with_batch_first(false)
-                .with_reset(gru_convert::gru_op::Reset::BeforeMatmul).init(device),
-                gru_convert::gru_op::Precision::Int8);"
-            ),
-            format!("gru_convert::onnx::run(&self.{name}, x, None, Some(initial_h));"),
-        ];
-        expect_in(&code, &expected.each_ref().map(String::as_str));
+        let run = format!("gru_convert::onnx::run(&self.{name}, x, None, Some(initial_h));");
+        let code = generate(&model(), marked).unwrap();
+        let field = format!("{name}: gru_convert::gru_op::GruBlock");
+        expect_in(&code, &[&field, &format!("let {name} = {config};"), &run]);
+        let prepared = GruOverride::prepared(Precision::Int8);
+        let code = generate_with(prepared, &model().to_bytes(), marked).unwrap();
+        let new = "gru_convert::onnx::PreparedBlock::new";
+        let field = format!("{name}: gru_convert::onnx::PreparedBlock");
+        let init = format!("let {name} = {new}({config}, {int8});");
+        expect_in(&code, &[&field, &init, &run]);
     }
 }
 

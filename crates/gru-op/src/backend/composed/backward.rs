@@ -1,10 +1,6 @@
 //! The backward pass. The backward of `gru-cpu` lists its equations.
 
-use super::{
-    Recurrence,
-    gate::gates,
-    prim::{Mask, Prim},
-};
+use super::{Recurrence, gate::gates, prim::Prim};
 use crate::backend::call::{GruCall, GruGradients, GruSaved};
 use burn::backend::{Backend, tensor::FloatTensor};
 use gru_spec::{PerInput, Reset, Update};
@@ -36,8 +32,8 @@ pub(crate) fn gradients<B: Backend>(
     let (mut dps, mut dq_ns) = (Vec::new(), Vec::new());
     for &t in call.times.iter().rev() {
         dh = dh + call.at(&Prim(d_states.clone()), t);
-        let step = Step::new(&call, &gates, &previous, t);
-        let (dp, dq_n, before) = step.backward(dh);
+        let (of_step, h) = (call.at(&gates, t), call.at(&previous, t));
+        let [dp, dq_n, before] = call.step_backward(&of_step, h, t, dh);
         dh = before;
         if let Some(starts) = call.starts_at(t) {
             d_start = d_start + zeros.clone().replaced(starts.clone(), dh.clone());
@@ -144,98 +140,72 @@ impl<B: Backend> Recurrence<B> {
         let width = gates.len() * self.sizes.h;
         Prim::cat(gates, 1).reshape(self.sequence_shape(width))
     }
-}
 
-/// What backward reads at one step.
-struct Step<'a, B: Backend> {
-    call: &'a Recurrence<B>,
-    /// The gates, `[N,3H]` or `[N,4H]`.
-    gates: Prim<B>,
-    /// The state before the step.
-    before: Prim<B>,
-    skipped: Option<Mask<B>>,
-    zoneout: Option<Prim<B>>,
-}
-
-impl<'a, B: Backend> Step<'a, B> {
-    fn new(call: &'a Recurrence<B>, gates: &Prim<B>, previous: &Prim<B>, t: usize) -> Self {
-        Self {
-            call,
-            gates: call.at(gates, t),
-            before: call.at(previous, t),
-            skipped: call.skipped_at(t),
-            zoneout: call.zoneout_at(t),
-        }
-    }
-
-    fn gate(&self, k: usize) -> Prim<B> {
-        self.call.columns(&self.gates, k, k + 1)
-    }
-
-    fn zeroed(&self, d: Prim<B>) -> Prim<B> {
-        match &self.skipped {
+    /// From the gradient of the state after the step at time `t`, with its gates and the state `h` before it: the
+    /// gradients of the pre-activations `[N,3H]`, of `q_n [N,H]`, and of the state before the step.
+    fn step_backward(
+        &self,
+        gates_of_step: &Prim<B>,
+        h: Prim<B>,
+        t: usize,
+        dh: Prim<B>,
+    ) -> [Prim<B>; 3] {
+        let (skipped, zoneout) = (self.skipped_at(t), self.zoneout_at(t));
+        let zeroed = |d: Prim<B>| match &skipped {
             Some(skipped) => d.zeroed(skipped.clone()),
             None => d,
-        }
-    }
-
-    /// From the gradient of the state after the step: the gradients of the pre-activations `[N,3H]`, of
-    /// `q_n [N,H]`, and of the state before the step.
-    fn backward(self, dh: Prim<B>) -> (Prim<B>, Prim<B>, Prim<B>) {
-        let (call, before) = (self.call, self.before.clone());
-        let [gate_r, gate_z, gate_n] = gates(&call.spec);
-        let [r, z, n] = [0, 1, 2].map(|k| self.gate(k));
-        let w_hh_t = |from, to| {
-            call.columns(&call.inputs.weights.w_hh, from, to)
-                .transpose()
         };
+        let gate = |k| self.columns(gates_of_step, k, k + 1);
+        let ([r, z, n], [gate_r, gate_z, gate_n]) = ([0, 1, 2].map(gate), gates(&self.spec));
+        let w_hh = &self.inputs.weights.w_hh;
+        let w_hh_t = |from, to| self.columns(w_hh, from, to).transpose();
 
         // The kept share of zoneout and skipped steps go directly to the state before. A clipped state has
         // no gradient.
-        let mut d = match &self.zoneout {
+        let mut d = match &zoneout {
             Some(kept) => dh.clone() * kept.clone().complement(),
             None => dh.clone(),
         };
-        if let Some(c) = call.spec.clip_state {
-            let new = call.blend(&before, &z, &n);
+        if let Some(c) = self.spec.clip_state {
+            let new = self.blend(&h, &z, &n);
             d = d.zeroed(new.above(c).or(new.below(-c)));
         }
-        let (dz, dn, carry) = match call.spec.update {
+        let (dz, dn, carry) = match self.spec.update {
             Update::Keeps => (
-                d.clone() * (before.clone() - n.clone()),
+                d.clone() * (h.clone() - n.clone()),
                 d.clone() * z.clone().complement(),
                 d * z.clone(),
             ),
             Update::Takes => (
-                d.clone() * (n.clone() - before.clone()),
+                d.clone() * (n.clone() - h.clone()),
                 d.clone() * z.clone(),
                 d * z.clone().complement(),
             ),
         };
-        let dz = self.zeroed(dz * gate_z.slope(z));
-        let dn = self.zeroed(dn * gate_n.slope(n));
-        let (dr, dq_n, dg) = match call.spec.reset {
+        let dz = zeroed(dz * gate_z.slope(z));
+        let dn = zeroed(dn * gate_n.slope(n));
+        let (dr, dq_n, dg) = match self.spec.reset {
             Reset::AfterMatmul => {
-                let q_n = self.gate(3);
-                let dr = self.zeroed(dn.clone() * q_n * gate_r.slope(r.clone()));
-                let dq_n = self.zeroed(dn.clone() * r);
+                let q_n = gate(3);
+                let dr = zeroed(dn.clone() * q_n * gate_r.slope(r.clone()));
+                let dq_n = zeroed(dn.clone() * r);
                 let dq = Prim::cat(vec![dr.clone(), dz.clone(), dq_n.clone()], 1);
                 (dr, dq_n, dq.matmul(w_hh_t(0, 3)))
             }
             Reset::BeforeMatmul => {
                 let ds = dn.clone().matmul(w_hh_t(2, 3));
-                let dr = self.zeroed(ds.clone() * call.masked(before) * gate_r.slope(r.clone()));
+                let dr = zeroed(ds.clone() * self.masked(h) * gate_r.slope(r.clone()));
                 let d_rz = Prim::cat(vec![dr.clone(), dz.clone()], 1);
                 (dr, dn.clone(), d_rz.matmul(w_hh_t(0, 2)) + ds * r)
             }
         };
-        let mut d_before = carry + call.masked(dg);
-        if let Some(kept) = self.zoneout {
+        let mut d_before = carry + self.masked(dg);
+        if let Some(kept) = zoneout {
             d_before = d_before + dh.clone() * kept;
         }
-        if let Some(skipped) = self.skipped {
+        if let Some(skipped) = skipped {
             d_before = d_before.replaced(skipped, dh);
         }
-        (Prim::cat(vec![dr, dz, dn], 1), dq_n, d_before)
+        [Prim::cat(vec![dr, dz, dn], 1), dq_n, d_before]
     }
 }

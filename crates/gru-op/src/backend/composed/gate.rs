@@ -175,12 +175,10 @@ mod tests {
 
     #[test]
     fn slopes_at_zero_are_the_slopes_below_zero() {
-        for alpha in [0.0, 0.2] {
-            for activation in [Activation::LeakyRelu { alpha }, Activation::Elu { alpha }] {
-                let clip = None;
-                let slopes = Gate { activation, clip }.slope(prim(&[-0.0, 0.0, 1e-300]));
-                assert_eq!(numbers(slopes), [alpha, alpha, 1.0], "{activation:?}");
-            }
+        let (alpha, clip) = (0.2, None);
+        for activation in [Activation::LeakyRelu { alpha }, Activation::Elu { alpha }] {
+            let slopes = Gate { activation, clip }.slope(prim(&[-0.0, 0.0, 1e-300]));
+            assert_eq!(numbers(slopes), [alpha, alpha, 1.0], "{activation:?}");
         }
     }
 }

@@ -119,10 +119,20 @@ mod tests {
 
     impl Kept<f32> {
         fn gate_lengths(&self) -> Vec<usize> {
-            self.gates
-                .iter()
-                .map(|(_, buffer)| buffer.capacity())
-                .collect()
+            let buffers = self.gates.iter();
+            buffers.map(|(_, buffer)| buffer.capacity()).collect()
+        }
+
+        /// Training steps with `gates` buffers of each length. Returns the lengths that are kept.
+        fn train(&mut self, gates: usize, lens: impl IntoIterator<Item = usize>) -> Vec<usize> {
+            for len in lens {
+                let take = |_| self.take_gates(len).unwrap_or_else(|| vec![0.0; len]);
+                let buffers: Vec<_> = (0..gates).map(take).collect();
+                buffers
+                    .into_iter()
+                    .for_each(|buffer| self.give_gates(buffer));
+            }
+            self.gate_lengths()
         }
     }
 
@@ -146,31 +156,13 @@ mod tests {
     #[test]
     fn alternating_sizes_find_their_buffers() {
         let mut kept = Kept::<f32>::default();
-        for len in [LEN, 4 * LEN, LEN, 4 * LEN, LEN, 4 * LEN] {
-            let buffer = kept.take_gates(len).unwrap_or_else(|| vec![0.0; len]);
-            kept.give_gates(buffer);
-        }
         // The larger freed the smaller once. Both are kept after that.
-        assert_eq!(kept.gate_lengths(), [LEN, 4 * LEN]);
+        let lens = [LEN, 4 * LEN].repeat(3);
+        assert_eq!(kept.train(1, lens), [LEN, 4 * LEN]);
         assert_eq!(kept.take_gates(LEN).map(|buffer| buffer.len()), Some(LEN));
         assert_eq!(kept.gate_lengths(), [4 * LEN]);
         kept.give_gates(vec![0.0; LEN / 2]);
         assert_eq!(kept.gate_lengths(), [4 * LEN], "a small buffer");
-    }
-
-    /// Bytes kept and bytes in use at once, after each of some steps with `gates` buffers each.
-    fn steps(gates: usize, lens: impl IntoIterator<Item = usize>) -> Vec<(usize, usize)> {
-        let mut kept = Kept::<f32>::default();
-        let step = |len: usize| {
-            let buffers =
-                (0..gates).map(|_| kept.take_gates(len).unwrap_or_else(|| vec![0.0; len]));
-            let buffers: Vec<_> = buffers.collect();
-            buffers
-                .into_iter()
-                .for_each(|buffer| kept.give_gates(buffer));
-            (kept.gate_lengths().into_iter().sum(), gates * len)
-        };
-        lens.into_iter().map(step).collect()
     }
 
     #[test]
@@ -182,9 +174,10 @@ mod tests {
                 ("shrinking", (1..=32).rev().map(|k| LEN * k).collect()),
                 ("random", (1..=100).map(random).collect()),
             ] {
-                let mut most = 0;
-                for (at, (kept, used)) in steps(gates, lens).into_iter().enumerate() {
-                    most = most.max(used);
+                let (mut kept, mut most) = (Kept::<f32>::default(), 0);
+                for (at, len) in lens.into_iter().enumerate() {
+                    most = most.max(gates * len);
+                    let kept: usize = kept.train(gates, [len]).into_iter().sum();
                     assert!(
                         kept <= 2 * most,
                         "{name}, {gates} gates, step {at}: {kept} kept, {most} in use at once"
@@ -194,40 +187,29 @@ mod tests {
         }
     }
 
+    /// A longer buffer that training does not take, and buffers of calls at the same time, of which later calls take the
+    /// newest.
     #[test]
-    fn a_longer_buffer_that_training_does_not_take_is_freed() {
-        let mut kept = Kept::<f32>::default();
-        kept.give_gates(vec![0.0; 8 * LEN]);
-        for _ in 0..MAX_IDLE {
-            let buffer = kept.take_gates(LEN).unwrap_or_else(|| vec![0.0; LEN]);
-            kept.give_gates(buffer);
+    fn buffers_that_training_does_not_take_are_freed() {
+        for lens in [vec![8 * LEN], vec![LEN; 3]] {
+            let mut kept = Kept::<f32>::default();
+            lens.into_iter()
+                .for_each(|len| kept.give_gates(vec![0.0; len]));
+            assert_eq!(kept.train(1, [LEN; MAX_IDLE]), [LEN]);
         }
-        assert_eq!(kept.gate_lengths(), [LEN]);
-    }
-
-    /// The newest is taken, so the others are freed.
-    #[test]
-    fn buffers_of_calls_at_the_same_time_are_freed_if_later_calls_are_alone() {
-        let mut kept = Kept::<f32>::default();
-        (0..3).for_each(|_| kept.give_gates(vec![0.0; LEN]));
-        for _ in 0..MAX_IDLE {
-            let buffer = kept.take_gates(LEN).expect("it was kept");
-            kept.give_gates(buffer);
-        }
-        assert_eq!(kept.gate_lengths(), [LEN]);
     }
 
     #[test]
     fn gates_are_freed_when_training_is_over() {
         let mut kept = Kept::<f32>::default();
         kept.give_gates(vec![0.0; LEN]);
-        (1..MAX_IDLE).for_each(|_| kept.infer());
-        assert_eq!(kept.gate_lengths(), [LEN]);
-        let buffer = kept.take_gates(LEN).expect("it was kept");
-        kept.give_gates(buffer);
-        (1..MAX_IDLE).for_each(|_| kept.infer());
-        assert_eq!(kept.gate_lengths(), [LEN]);
-        kept.infer();
+        for _ in 0..2 {
+            (1..MAX_IDLE).for_each(|_| kept.infer());
+            assert_eq!(kept.gate_lengths(), [LEN]);
+            let buffer = kept.take_gates(LEN).expect("it was kept");
+            kept.give_gates(buffer);
+        }
+        (0..MAX_IDLE).for_each(|_| kept.infer());
         assert!(kept.gate_lengths().is_empty());
     }
 }
