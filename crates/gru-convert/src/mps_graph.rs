@@ -73,25 +73,25 @@ pub fn config(
     dict.expect_only(prefix, &NAMES, expected)?;
     let key = |name: &str| format!("{prefix}{name}");
     let (name, two) = (key("recurrentWeight"), descriptor.bidirectional);
-    let h = match (two, dict.get(&name).map(|weight| weight.shape().to_vec())) {
-        (false, Some(actual)) if actual.len() != 2 => {
-            let expected = "[3H, H], as the descriptor is not bidirectional";
-            return Err(ConvertError::Form {
-                name,
-                expected,
-                actual,
-            });
-        }
-        (true, Some(actual)) if actual.len() != 3 => {
-            let expected = "[2, 3H, H], as the descriptor is bidirectional";
-            return Err(ConvertError::Form {
-                name,
-                expected,
-                actual,
-            });
-        }
-        (false, _) => dict.shape::<2>(&name)?[1],
-        (true, _) => dict.shape::<3>(&name)?[2],
+    let (rank, expected) = if two {
+        (3, "[2, 3H, H], as the descriptor is bidirectional")
+    } else {
+        (2, "[3H, H], as the descriptor is not bidirectional")
+    };
+    if let Some(weight) = dict.get(&name)
+        && weight.rank() != rank
+    {
+        let actual = weight.shape().to_vec();
+        return Err(ConvertError::Form {
+            name,
+            expected,
+            actual,
+        });
+    }
+    let h = if two {
+        dict.shape::<3>(&name)?[2]
+    } else {
+        dict.shape::<2>(&name)?[1]
     };
     let [_, i] = dict.shape(&key("inputWeight"))?;
     let [bias, secondary] = biases(descriptor, dict, prefix);

@@ -139,6 +139,9 @@ fn without_weight_norm<'a>(
     Ok(plain)
 }
 
+/// The names of a layer's arrays, without the suffix.
+const NAMES: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
+
 /// The content of a module's keys.
 struct Keys {
     /// None for a cell.
@@ -149,28 +152,26 @@ struct Keys {
 
 impl Keys {
     fn read(dict: &StateDict, prefix: &str) -> Result<Self, ConvertError> {
-        let mut all = Self {
-            layers: None,
-            bidirectional: false,
-            bias: false,
+        let keys = dict.under(prefix, GRU)?;
+        let any = |is: &dyn Fn(&str) -> bool| keys.iter().any(|(_, name)| is(name));
+        let has_layer = |k: &usize| any(&|name| name.contains(&format!("_l{k}")));
+        let is_cell = NAMES.contains(&keys[0].1);
+        let keys = Self {
+            layers: (!is_cell).then(|| (0..).take_while(has_layer).count()),
+            bidirectional: !is_cell && any(&|name| name.ends_with("_reverse")),
+            bias: any(&|name| name.starts_with("bias_")),
         };
-        let mut cell = None;
-        for (key, name) in dict.under(prefix, GRU)? {
-            let is = Key::parse(name)
-                .filter(|is| *cell.get_or_insert(is.place.is_none()) == is.place.is_none());
-            let Some(is) = is else {
-                let error = GruError::UnexpectedKey {
-                    key: key.into(),
-                    expected: if cell == Some(true) { CELL } else { GRU },
-                };
-                return Err(error.into());
-            };
-            let layers = is.place.map(|(layer, _)| layer + 1);
-            all.layers = all.layers.max(layers);
-            all.bidirectional |= is.place.is_some_and(|(_, reverse)| reverse);
-            all.bias |= is.bias;
-        }
-        Ok(all)
+        let suffixes: Vec<_> = (0..keys.entries()).map(|k| keys.suffix(k)).collect();
+        let names = |suffix| NAMES.map(|name| format!("{name}{suffix}"));
+        let names: Vec<String> = suffixes.iter().flat_map(names).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        dict.expect_only(prefix, &names, if is_cell { CELL } else { GRU })?;
+        Ok(keys)
+    }
+
+    /// Layers times directions.
+    fn entries(&self) -> usize {
+        self.layers.unwrap_or(1) * (1 + usize::from(self.bidirectional))
     }
 
     fn config(&self, dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
@@ -196,11 +197,12 @@ impl Keys {
                 let key = format!("{prefix}{name}{}", self.suffix(k));
                 (key, shape, k..k + 1, vec![(parameter, RZN, Rows)])
             };
+            let [w_ih, w_hh, b_ih, b_hh] = NAMES;
             let all = [
-                array("weight_ih", vec![gates, config.layer_inputs(k)], Input),
-                array("weight_hh", vec![gates, config.d_hidden], Recurrent),
-                array("bias_ih", vec![gates], InputBias),
-                array("bias_hh", vec![gates], RecurrentBias),
+                array(w_ih, vec![gates, config.layer_inputs(k)], Input),
+                array(w_hh, vec![gates, config.d_hidden], Recurrent),
+                array(b_ih, vec![gates], InputBias),
+                array(b_hh, vec![gates], RecurrentBias),
             ];
             all.into_iter().take(if self.bias { 4 } else { 2 })
         };
@@ -215,42 +217,5 @@ impl Keys {
             (Some(_), 0) => format!("_l{}", k / directions),
             (Some(_), _) => format!("_l{}_reverse", k / directions),
         }
-    }
-}
-
-/// The content of one key.
-struct Key {
-    bias: bool,
-    /// Its layer, and whether it belongs to the second direction. None for a cell.
-    place: Option<(usize, bool)>,
-}
-
-impl Key {
-    /// The maximum layer number in a key. A larger number means a broken file.
-    const MAX_LAYERS: usize = 1 << 12;
-
-    fn parse(name: &str) -> Option<Self> {
-        let (kind, place) = match name.split_once("_l") {
-            Some((kind, place)) => (kind, Some(place)),
-            None => (name, None),
-        };
-        let bias = match kind {
-            "weight_ih" | "weight_hh" => false,
-            "bias_ih" | "bias_hh" => true,
-            _ => return None,
-        };
-        let Some(place) = place else {
-            return Some(Self { bias, place: None });
-        };
-        let (number, reverse) = match place.strip_suffix("_reverse") {
-            Some(number) => (number, true),
-            None => (place, false),
-        };
-        let layer: usize = number.parse().ok().filter(|&l| l < Self::MAX_LAYERS)?;
-        // Only one spelling of a number is accepted: `01` or `+1` would name a layer twice.
-        (number == layer.to_string()).then_some(Self {
-            bias,
-            place: Some((layer, reverse)),
-        })
     }
 }

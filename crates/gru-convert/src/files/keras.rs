@@ -1,7 +1,7 @@
 //! Files of Keras: `.h5` and `.weights.h5`, which are HDF5, and `.keras`, a zip archive that contains such
 //! a file.
 
-use super::{failed, limit};
+use super::{failed, limit, text};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Element, TensorData, bf16, f16};
 use hdf5_pure::{
@@ -269,10 +269,6 @@ fn data<E: Element>(
     } else {
         Err(format!("shape {shape:?}, but {} numbers", numbers.len()))
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 #[cfg(test)]

@@ -21,6 +21,11 @@ fn failed(path: impl std::fmt::Display, reason: impl std::fmt::Display) -> Conve
     }
 }
 
+#[cfg(any(feature = "npz", feature = "keras"))]
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
 /// Returns an error if a byte of booleans is not 0 or 1.
 #[cfg(any(feature = "store", feature = "npz"))]
 fn expect_bools(bytes: &[u8]) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //!
 //! Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
-use super::{failed, limit};
+use super::{failed, limit, text};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{BoolStore, DType, TensorData};
 use ndarray_npy::npy::header::Header;
@@ -183,10 +183,6 @@ fn in_row_major_order(data: &[u8], width: usize, shape: &[usize]) -> Vec<u8> {
         }
     }
     numbers
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 #[cfg(test)]

@@ -94,6 +94,13 @@ impl Node {
     }
 }
 
+/// An attribute of a node.
+fn attribute(node: &proto::Node, name: &str) -> Option<proto::Attribute> {
+    let all = node.attribute.iter();
+    let mut all = all.filter_map(|bytes| proto::Attribute::decode(bytes.clone()).ok());
+    all.find(|attribute| attribute.name() == name)
+}
+
 impl Model {
     /// Opens a file. Tensors in separate files are read on request.
     ///
@@ -151,22 +158,16 @@ impl Model {
                 Some("GRU") => grus.push(Node::read(read()?)?),
                 Some("Constant") => {
                     let node = read()?;
-                    let tensor = node.attribute.iter().find_map(|attribute| {
-                        let attribute = proto::Attribute::decode(attribute.clone()).ok()?;
-                        let value = attribute.name() == "value";
-                        attribute.t.filter(|_| value)
-                    });
+                    let tensor = attribute(&node, "value").and_then(|value| value.t);
                     if let (Some(tensor), [name]) = (tensor, &node.output[..]) {
                         constants.insert(name.clone(), Constant::Tensor(tensor));
                     }
                 }
                 Some(kind @ ("Identity" | "Cast")) => {
                     let node = read()?;
-                    let to = node.attribute.iter().find_map(|attribute| {
-                        let attribute = proto::Attribute::decode(attribute.clone()).ok()?;
-                        let code = i32::try_from(attribute.i()).ok()?;
-                        let (dtype, _) = tensor::float(code)?;
-                        (attribute.name() == "to").then_some(dtype)
+                    let to = attribute(&node, "to").and_then(|to| {
+                        let (dtype, _) = tensor::float(to.i().try_into().ok()?)?;
+                        Some(dtype)
                     });
                     let known = kind == "Identity" || to.is_some();
                     if let ([from], [name], true) = (&node.input[..], &node.output[..], known) {

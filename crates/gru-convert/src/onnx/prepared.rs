@@ -148,7 +148,7 @@ impl ModuleDisplayDefault for OnDemand {
 mod tests {
     use super::*;
     use crate::onnx::run;
-    use burn::tensor::Distribution;
+    use burn::{module::Param, tensor::Distribution};
     use gru_op::GruBlockConfig;
 
     fn block() -> GruBlock {
@@ -177,40 +177,30 @@ mod tests {
         }
     }
 
+    /// By a record, or by a training step.
     #[test]
     fn changed_parameters_are_prepared_again() {
-        let (old, new, x) = (block(), block(), x());
-        let mut module = PreparedBlock::new(old.clone(), Precision::Int8);
-        assert_eq!(
-            outputs(&module, &x),
-            outputs(&old.prepare(Precision::Int8), &x)
-        );
-        // A clone has the weights of its parameters.
-        let before = module.clone();
-        let record = PreparedBlock::new(new.clone(), Precision::Full).into_record();
-        module = module.load_record(record);
-        let expected = outputs(&new.prepare(Precision::Int8), &x);
-        assert_eq!(outputs(&module, &x), expected);
-        assert_eq!(outputs(&module.valid(), &x), expected);
-        assert_ne!(outputs(&before, &x), expected);
-    }
-
-    /// Parameters that a training step changed.
-    #[test]
-    fn trained_parameters_are_prepared_again() {
         struct Negate;
         impl ModuleMapper for Negate {
             fn map_float<const D: usize>(
                 &mut self,
-                parameter: burn::module::Param<Tensor<D>>,
-            ) -> burn::module::Param<Tensor<D>> {
+                parameter: Param<Tensor<D>>,
+            ) -> Param<Tensor<D>> {
                 parameter.map(|tensor| -tensor)
             }
         }
-        let (block, x) = (block(), x());
-        let module = PreparedBlock::new(block.clone(), Precision::Full);
-        module.prepared();
-        let expected = outputs(&block.map(&mut Negate), &x);
-        assert_eq!(outputs(&module.map(&mut Negate), &x), expected);
+        let (old, new, x) = (block(), block(), x());
+        let module = PreparedBlock::new(old.clone(), Precision::Int8);
+        let expected_of = |block: &GruBlock| outputs(&block.prepare(Precision::Int8), &x);
+        let before = outputs(&module, &x);
+        assert_eq!(before, expected_of(&old));
+        let record = PreparedBlock::new(new.clone(), Precision::Full).into_record();
+        let loaded = module.clone().load_record(record);
+        assert_eq!(outputs(&loaded, &x), expected_of(&new));
+        assert_eq!(outputs(&loaded.valid(), &x), expected_of(&new));
+        let trained = module.clone().map(&mut Negate);
+        assert_eq!(outputs(&trained, &x), expected_of(&old.map(&mut Negate)));
+        // The clone has the weights of its own parameters.
+        assert_eq!(outputs(&module, &x), before);
     }
 }

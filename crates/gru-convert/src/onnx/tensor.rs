@@ -53,7 +53,12 @@ pub fn read(
             let bytes = len.checked_mul(size).ok_or_else(|| {
                 broken(format!("expected sizes that fit in memory, got {dims:?}"))
             })?;
-            Some(External::new(&tensor.external_data).read(bytes as u64, model, &broken)?)
+            Some(external(
+                &tensor.external_data,
+                bytes as u64,
+                model,
+                &broken,
+            )?)
         }
     };
     if let Some(raw) = raw {
@@ -124,69 +129,57 @@ pub fn write(name: &str, data: &TensorData) -> proto::Tensor {
     }
 }
 
-/// The place of a tensor's bytes outside of the model.
-struct External<'a> {
-    entries: &'a [proto::Entry],
-}
-
-impl<'a> External<'a> {
-    fn new(entries: &'a [proto::Entry]) -> Self {
-        Self { entries }
-    }
-
-    fn get(&self, key: &str) -> Option<&'a str> {
-        let found = self.entries.iter().find(|e| e.key.as_deref() == Some(key));
+/// The `expected` bytes from a file in the folder of `model` or below. A model must not read other files.
+fn external(
+    entries: &[proto::Entry],
+    expected: u64,
+    model: Option<&Path>,
+    broken: &dyn Fn(String) -> ConvertError,
+) -> Result<Bytes, ConvertError> {
+    let get = |key: &str| {
+        let found = entries.iter().find(|e| e.key.as_deref() == Some(key));
         found.and_then(|e| e.value.as_deref())
-    }
-
-    /// The `expected` bytes from a file in the folder of `model` or below. A model must not read other files.
-    fn read(
-        &self,
-        expected: u64,
-        model: Option<&Path>,
-        broken: &dyn Fn(String) -> ConvertError,
-    ) -> Result<Bytes, ConvertError> {
-        let location = self.get("location").unwrap_or_default();
-        let number = |key, default| match self.get(key) {
-            None => Ok(default),
-            Some(text) => text.parse::<u64>().map_err(|_| {
-                broken(format!(
-                    "{key} of its file: expected a number, got {text:?}"
-                ))
-            }),
-        };
-        let (offset, length) = (number("offset", 0)?, number("length", expected)?);
-        if length != expected {
-            return Err(broken(format!(
-                "expected {expected} bytes in {location:?}, got {length}"
-            )));
-        }
-        let Some(model) = model else {
-            return Err(broken(format!(
-                "expected its numbers within the model, which is no file, got {location:?}"
-            )));
-        };
-        let path = within(model, location).ok_or_else(|| {
+    };
+    let location = get("location").unwrap_or_default();
+    let number = |key, default| match get(key) {
+        None => Ok(default),
+        Some(text) => text.parse::<u64>().map_err(|_| {
             broken(format!(
-                "expected a file in the model's folder, got {location:?}"
+                "{key} of its file: expected a number, got {text:?}"
             ))
-        })?;
-        let failed = |error: std::io::Error| ConvertError::File {
-            path: path.display().to_string(),
-            reason: error.to_string(),
-        };
-        let mut file = File::open(&path).map_err(failed)?;
-        let held = file.metadata().map_err(failed)?.len();
-        if offset.checked_add(length).is_none_or(|end| end > held) {
-            return Err(broken(format!(
-                "expected {length} bytes from byte {offset} of {location:?}, which holds {held}"
-            )));
-        }
-        file.seek(SeekFrom::Start(offset)).map_err(failed)?;
-        let mut bytes = vec![0; length as usize];
-        file.read_exact(&mut bytes).map_err(failed)?;
-        Ok(bytes.into())
+        }),
+    };
+    let (offset, length) = (number("offset", 0)?, number("length", expected)?);
+    if length != expected {
+        return Err(broken(format!(
+            "expected {expected} bytes in {location:?}, got {length}"
+        )));
     }
+    let Some(model) = model else {
+        return Err(broken(format!(
+            "expected its numbers within the model, which is no file, got {location:?}"
+        )));
+    };
+    let path = within(model, location).ok_or_else(|| {
+        broken(format!(
+            "expected a file in the model's folder, got {location:?}"
+        ))
+    })?;
+    let failed = |error: std::io::Error| ConvertError::File {
+        path: path.display().to_string(),
+        reason: error.to_string(),
+    };
+    let mut file = File::open(&path).map_err(failed)?;
+    let held = file.metadata().map_err(failed)?.len();
+    if offset.checked_add(length).is_none_or(|end| end > held) {
+        return Err(broken(format!(
+            "expected {length} bytes from byte {offset} of {location:?}, which holds {held}"
+        )));
+    }
+    file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+    let mut bytes = vec![0; length as usize];
+    file.read_exact(&mut bytes).map_err(failed)?;
+    Ok(bytes.into())
 }
 
 /// `location` next to the model or below, with resolved links, or none if it leads elsewhere. If the path of

@@ -6,6 +6,7 @@ mod outside;
 use super::{
     Attributes, Model, ModelInputs, model,
     proto::{self, element, kind},
+    write::{attribute, int},
 };
 use crate::error::ConvertError;
 use burn::tensor::{DType, Device, TensorData};
@@ -18,16 +19,6 @@ fn import(bytes: Vec<u8>, name: &str) -> Result<(), ConvertError> {
     Model::from_bytes(bytes)?
         .import(name, &Device::flex())
         .map(|_| ())
-}
-
-/// The error of importing `gru` from a file with one GRU and `w` and `r`, after a change.
-fn import_error(change: impl FnOnce(&mut proto::Node, &mut Vec<proto::Tensor>)) -> String {
-    let (mut node, mut tensors) = (gru("gru", &["x", "w", "r"]), vec![w(), r()]);
-    change(&mut node, &mut tensors);
-    match import(file(vec![node], tensors), "gru") {
-        Ok(()) => "nothing".into(),
-        Err(error) => error.to_string(),
-    }
 }
 
 #[test]
@@ -69,11 +60,7 @@ fn weights_are_found_everywhere() {
 fn weights_behind_casts() {
     let cast = |from: &str, to: &str, dtype: i32| proto::Node {
         op_type: Some("Cast".into()),
-        attribute: vec![encoded(proto::Attribute {
-            name: Some("to".into()),
-            i: Some(dtype.into()),
-            ..Default::default()
-        })],
+        attribute: vec![int("to", dtype.into())],
         ..identity(from, to)
     };
     let nodes = vec![
@@ -132,15 +119,6 @@ fn all_float_types_are_read() {
 
 #[test]
 fn attributes_are_read_by_name() {
-    let attribute = |name: &str, r#type, fill: fn(&mut proto::Attribute)| {
-        let mut attribute = proto::Attribute {
-            name: Some(name.into()),
-            r#type: Some(r#type),
-            ..Default::default()
-        };
-        fill(&mut attribute);
-        attribute
-    };
     let all = [
         attribute("activations", kind::STRINGS, |a| {
             a.strings = vec!["LeakyRelu".into(), "HardSigmoid".into()];
@@ -151,12 +129,13 @@ fn attributes_are_read_by_name() {
         attribute("activation_beta", kind::FLOATS, |a| a.floats = vec![0.75]),
         attribute("clip", kind::FLOAT, |a| a.f = Some(3.0)),
         attribute("direction", kind::STRING, |a| a.s = Some("reverse".into())),
-        attribute("hidden_size", kind::INT, |a| a.i = Some(2)),
-        attribute("layout", kind::INT, |a| a.i = Some(1)),
-        attribute("linear_before_reset", kind::INT, |a| a.i = Some(1)),
+        int("hidden_size", 2),
+        int("layout", 1),
+        int("linear_before_reset", 1),
         // Attribute of operator set 1. It does not affect the results.
-        attribute("output_sequence", kind::INT, |a| a.i = Some(1)),
+        int("output_sequence", 1),
     ];
+    let all = all.map(|bytes| proto::Attribute::decode(bytes).expect("an attribute"));
     let expected = Attributes {
         activations: vec!["LeakyRelu".into(), "HardSigmoid".into()],
         activation_alpha: vec![0.25, 0.5],
@@ -195,64 +174,70 @@ fn attributes_are_read_by_name() {
 
 #[test]
 fn errors_name_the_cause() {
-    let attribute = |name: &str, r#type, i| {
-        encoded(proto::Attribute {
-            name: Some(name.into()),
-            r#type: Some(r#type),
-            i: Some(i),
-            ..Default::default()
-        })
-    };
-    assert_eq!(import_error(|_, _| {}), "nothing");
-    assert_eq!(
-        import_error(|node, _| node.input.truncate(2)),
-        "R: expected a tensor of this name, got none"
-    );
-    assert_eq!(
-        import_error(|node, _| node.input[1] = String::new()),
-        "W: expected a tensor of this name, got none"
-    );
-    assert_eq!(
-        import_error(|node, _| node.input[1] = "x".into()),
-        "x: expected an initializer or a Constant node, got neither; an exporter that folds \
-         constants makes one of what is computed from them"
-    );
-    assert_eq!(
-        import_error(|_, tensors| tensors[0].dims = vec![1, 6, 2]),
-        "w: expected 12 numbers for shape [1, 6, 2], got 6"
-    );
-    assert_eq!(
-        import_error(|_, tensors| tensors[0].dims = vec![i64::MAX, i64::MAX, 4]),
-        "w: expected sizes that fit in memory, got [9223372036854775807, 9223372036854775807, 4]"
-    );
-    assert_eq!(
-        import_error(|_, tensors| tensors[0].dims = vec![-1, 6, 1]),
-        "w: expected sizes that fit in memory, got [-1, 6, 1]"
-    );
-    assert_eq!(
-        import_error(|_, tensors| tensors[0].data_type = Some(element::INT64)),
-        "w: expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got 7"
-    );
-    assert_eq!(
-        import_error(|_, tensors| tensors[0].raw_data = Some(vec![0; 7].into())),
-        "w: expected numbers of 4 bytes, got 7 bytes"
-    );
-    assert_eq!(
-        import_error(|_, tensors| tensors[1].dims = vec![1, 4, 3]),
-        "W: expected shape [1, 9, 1], got [1, 6, 1]"
-    );
-    assert_eq!(
-        import_error(|node, _| node.attribute = vec![attribute("hidden_size", kind::INT, -2)]),
-        "GRU \"gru\": hidden_size: expected a positive number, got -2"
-    );
-    assert_eq!(
-        import_error(|node, _| node.attribute = vec![attribute("layout", kind::FLOAT, 0)]),
-        "GRU \"gru\": attribute layout: expected type 2, got 1"
-    );
-    assert!(
-        import_error(|node, _| node.attribute = vec![attribute("input_forget", kind::INT, 0)])
-            .starts_with("GRU \"gru\": attribute input_forget: expected one of the operator's")
-    );
+    type Change = fn(&mut proto::Node, &mut Vec<proto::Tensor>);
+    let cases: [(Change, &str); 13] = [
+        (|_, _| {}, "nothing"),
+        (
+            |node, _| node.input.truncate(2),
+            "R: expected a tensor of this name, got none",
+        ),
+        (
+            |node, _| node.input[1] = String::new(),
+            "W: expected a tensor of this name, got none",
+        ),
+        (
+            |node, _| node.input[1] = "x".into(),
+            "x: expected an initializer or a Constant node, got neither; an exporter that folds \
+             constants makes one of what is computed from them",
+        ),
+        (
+            |_, tensors| tensors[0].dims = vec![1, 6, 2],
+            "w: expected 12 numbers for shape [1, 6, 2], got 6",
+        ),
+        (
+            |_, tensors| tensors[0].dims = vec![i64::MAX, i64::MAX, 4],
+            "w: expected sizes that fit in memory, got [9223372036854775807, 9223372036854775807, 4]",
+        ),
+        (
+            |_, tensors| tensors[0].dims = vec![-1, 6, 1],
+            "w: expected sizes that fit in memory, got [-1, 6, 1]",
+        ),
+        (
+            |_, tensors| tensors[0].data_type = Some(element::INT64),
+            "w: expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got 7",
+        ),
+        (
+            |_, tensors| tensors[0].raw_data = Some(vec![0; 7].into()),
+            "w: expected numbers of 4 bytes, got 7 bytes",
+        ),
+        (
+            |_, tensors| tensors[1].dims = vec![1, 4, 3],
+            "W: expected shape [1, 9, 1], got [1, 6, 1]",
+        ),
+        (
+            |node, _| node.attribute = vec![int("hidden_size", -2)],
+            "GRU \"gru\": hidden_size: expected a positive number, got -2",
+        ),
+        (
+            |node, _| node.attribute = vec![attribute("layout", kind::FLOAT, |_| {})],
+            "GRU \"gru\": attribute layout: expected type 2, got 1",
+        ),
+        (
+            |node, _| node.attribute = vec![int("input_forget", 0)],
+            "GRU \"gru\": attribute input_forget: expected one of the operator's, activations, \
+             activation_alpha, activation_beta, clip, direction, hidden_size, layout, \
+             linear_before_reset",
+        ),
+    ];
+    for (change, expected) in cases {
+        let (mut node, mut tensors) = (gru("gru", &["x", "w", "r"]), vec![w(), r()]);
+        change(&mut node, &mut tensors);
+        let imported = import(file(vec![node], tensors), "gru");
+        let got = imported
+            .err()
+            .map_or("nothing".into(), |error| error.to_string());
+        assert_eq!(got, expected);
+    }
 }
 
 #[test]

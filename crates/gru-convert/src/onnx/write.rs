@@ -175,13 +175,11 @@ pub fn model(block: &GruBlock, inputs: ModelInputs) -> Result<Vec<u8>, ConvertEr
 /// # Errors
 /// If only some are: the nodes of a model pass one type on.
 fn of_one_type(block: &GruBlock) -> Result<bool, ConvertError> {
-    let dtypes = block.layers.iter().flat_map(|layer| {
-        let biases = [&layer.b_ih, &layer.b_hh].into_iter().flatten();
-        let biases = biases.map(|bias| bias.val().dtype());
-        [&layer.w_ih, &layer.w_hh]
-            .map(|weight| weight.val().dtype())
-            .into_iter()
-            .chain(biases)
+    let dtypes = block.weights().into_iter().flat_map(|weights| {
+        let matrices = weights.w_ih.into_iter().chain([weights.w_hh]);
+        let biases = weights.b_ih.into_iter().chain(weights.b_hh);
+        let matrices = matrices.map(|matrix| matrix.dtype());
+        matrices.chain(biases.map(|bias| bias.dtype()))
     });
     let (double, other): (Vec<_>, Vec<_>) = dtypes.partition(|&dtype| dtype == DType::F64);
     if !double.is_empty() && !other.is_empty() {
@@ -294,16 +292,16 @@ fn described(attributes: &Attributes) -> Vec<Bytes> {
         list.push(int("linear_before_reset", attributes.linear_before_reset));
     }
     if attributes.direction != default.direction {
-        list.push(encoded("direction", kind::STRING, |a| {
+        list.push(attribute("direction", kind::STRING, |a| {
             a.s = Some(attributes.direction.clone().into());
         }));
     }
     if let Some(clip) = attributes.clip {
-        list.push(encoded("clip", kind::FLOAT, |a| a.f = Some(clip)));
+        list.push(attribute("clip", kind::FLOAT, |a| a.f = Some(clip)));
     }
     if !attributes.activations.is_empty() {
         let names = attributes.activations.iter().cloned().map(Bytes::from);
-        list.push(encoded("activations", kind::STRINGS, |a| {
+        list.push(attribute("activations", kind::STRINGS, |a| {
             a.strings = names.collect();
         }));
     }
@@ -312,21 +310,25 @@ fn described(attributes: &Attributes) -> Vec<Bytes> {
         ("activation_beta", &attributes.activation_beta),
     ] {
         if !values.is_empty() {
-            list.push(encoded(name, kind::FLOATS, |a| a.floats = values.clone()));
+            list.push(attribute(name, kind::FLOATS, |a| a.floats = values.clone()));
         }
     }
     list
 }
 
 fn perm(dims: &[i64]) -> Bytes {
-    encoded("perm", kind::INTS, |a| a.ints = dims.to_vec())
+    attribute("perm", kind::INTS, |a| a.ints = dims.to_vec())
 }
 
-fn int(name: &str, value: i64) -> Bytes {
-    encoded(name, kind::INT, |a| a.i = Some(value))
+pub(super) fn int(name: &str, value: i64) -> Bytes {
+    attribute(name, kind::INT, |a| a.i = Some(value))
 }
 
-fn encoded(name: &str, r#type: i32, fill: impl FnOnce(&mut proto::Attribute)) -> Bytes {
+pub(super) fn attribute(
+    name: &str,
+    r#type: i32,
+    fill: impl FnOnce(&mut proto::Attribute),
+) -> Bytes {
     let mut attribute = proto::Attribute {
         name: Some(name.to_owned()),
         r#type: Some(r#type),

@@ -1,6 +1,9 @@
 //! Parts of models.
 
-use crate::onnx::proto::{self, element};
+use crate::onnx::{
+    proto::{self, element},
+    write::attribute,
+};
 use prost::{Message, bytes::Bytes};
 
 pub fn encoded(message: impl Message) -> Bytes {
@@ -21,11 +24,7 @@ pub fn constant(name: &str, tensor: proto::Tensor) -> proto::Node {
     proto::Node {
         output: vec![name.into()],
         op_type: Some("Constant".into()),
-        attribute: vec![encoded(proto::Attribute {
-            name: Some("value".into()),
-            t: Some(encoded(tensor)),
-            ..Default::default()
-        })],
+        attribute: vec![attribute("value", 4, |a| a.t = Some(encoded(tensor)))],
         ..Default::default()
     }
 }
