@@ -107,13 +107,8 @@ pub fn import(
 /// update rule, an activation, a clip, or zoneout. Also if a tensor cannot be read from its device.
 pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError> {
     SYSTEM.check_block(block)?;
-    let (l, d, i, h) = (
-        block.num_layers,
-        block.directions(),
-        block.d_input,
-        block.d_hidden,
-    );
-    if l > 1 && (d, i) != (1, h) {
+    let stack = (block.directions(), block.d_input);
+    if block.num_layers > 1 && stack != (1, block.d_hidden) {
         return Err(SYSTEM.lacks("several layers in both directions or with I other than H"));
     }
     arrays::export(&block.layers, &arrays(prefix, &block.config()))

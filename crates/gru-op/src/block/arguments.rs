@@ -20,7 +20,7 @@ pub(super) fn check_sequence(
              and {layers} layers times directions"
         )
     };
-    let mut check = Check::new(op.into(), ("x", x), &because);
+    let mut check = Check::new(op, ("x", x), &because);
     check.features("x", features, d_input);
     let state = [layers, n, d_hidden];
     check.argument("state", "[L·D, N, H]", options.state.as_ref(), state);

@@ -152,7 +152,7 @@ pub fn gru_block_cell_grad(
     let h = check(OP, &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
     let [n, _] = x.dims();
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
-    let mut check = Check::new(OP.into(), ("x", &x), &because);
+    let mut check = Check::new(OP, ("x", &x), &because);
     for (name, tensor) in [("r", &r), ("u", &u), ("c", &c), ("d_h", &d_h)] {
         check.argument(name, "[N, H]", Some(tensor), [n, h]);
     }
@@ -202,7 +202,7 @@ pub fn gru_block_cell_weight_grad(
     const OP: &str = "gru_block_cell_weight_grad";
     let ([n, _], [_, h]) = (x.dims(), h_prev.dims());
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
-    let mut check = Check::new(OP.into(), ("x", &x), &because);
+    let mut check = Check::new(OP, ("x", &x), &because);
     check.argument("h_prev", "[N, H]", Some(&h_prev), [n, h]);
     check.argument("r", "[N, H]", Some(&r), [n, h]);
     check.argument("d_c_bar", "[N, H]", Some(&d_c_bar), [n, h]);
@@ -249,7 +249,7 @@ pub fn weights(w_ru: Tensor<2>, w_c: Tensor<2>, b_ru: Tensor<1>, b_c: Tensor<1>)
         w_c.dims()
     );
     let because = || format!("w_c is {:?}", w_c.dims());
-    let mut check = Check::new(OP.into(), ("w_c", &w_c), &because);
+    let mut check = Check::new(OP, ("w_c", &w_c), &because);
     check.argument("w_ru", "[I+H, 2H]", Some(&w_ru), [rows, 2 * h]);
     check.argument("b_ru", "[2H]", Some(&b_ru), [2 * h]);
     check.argument("b_c", "[H]", Some(&b_c), [h]);
@@ -309,7 +309,7 @@ fn check(
 ) -> usize {
     let ([n, i], [_, h]) = (x.dims(), h_prev.dims());
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
-    let mut check = Check::new(op.into(), ("x", x), &because);
+    let mut check = Check::new(op, ("x", x), &because);
     check.argument("h_prev", "[N, H]", Some(h_prev), [n, h]);
     check.argument("w_ru", "[I+H, 2H]", Some(w_ru), [i + h, 2 * h]);
     check.argument("w_c", "[I+H, H]", Some(w_c), [i + h, h]);

@@ -64,7 +64,7 @@ fn strategy<const D: usize, K: Autodiff>(_tensor: &Tensor<D, K>) -> Option<Strat
 
 /// Compares the arguments of an operation with the first one.
 pub(crate) struct Check<'a> {
-    names: OpNames<'a>,
+    op: &'a str,
     /// The name of the first argument.
     first: &'a str,
     device: Device,
@@ -78,12 +78,12 @@ pub(crate) struct Check<'a> {
 
 impl<'a> Check<'a> {
     pub(crate) fn new<const D: usize>(
-        names: OpNames<'a>,
+        op: &'a str,
         (first, x): (&'a str, &Tensor<D>),
         because: &'a dyn Fn() -> String,
     ) -> Self {
         Self {
-            names,
+            op,
             first,
             device: x.device(),
             dtype: x.dtype(),
@@ -102,7 +102,7 @@ impl<'a> Check<'a> {
     ) {
         let Some(tensor) = tensor else { return };
         let name = name.into();
-        let (op, first) = (self.names.op, self.first);
+        let (op, first) = (self.op, self.first);
         let actual = tensor.dims();
         assert!(
             actual == expected,
@@ -134,7 +134,7 @@ impl<'a> Check<'a> {
         assert!(
             actual == expected,
             "{}: the last dimension of {name} must be [{expected}], got [{actual}]; {}",
-            self.names.op,
+            self.op,
             (self.because)()
         );
     }
@@ -157,7 +157,7 @@ impl<'a> Check<'a> {
             assert!(
                 flags.is_some(),
                 "{}: start_state requires starts, expected a tensor, got none",
-                self.names.op
+                self.op
             );
             if given.dims()[D - 2] == 1 {
                 state[D - 2] = 1;
@@ -172,7 +172,7 @@ impl<'a> Check<'a> {
             Padding::None => {}
             Padding::Lengths(lengths) => {
                 let sizes = Sizes { n, t, i: 0, h: 0 };
-                let op = self.names.op;
+                let op = self.op;
                 match lengths.check(&sizes) {
                     Err(error @ LengthsError::Count { .. }) => {
                         panic!("{op}: {error}; {}", (self.because)())
@@ -222,7 +222,7 @@ pub(crate) fn check_sequence(
     let because = || {
         format!("N is {n}, T is {t}, x has {features} features, {w_hh} [H, 3H] is [{h}, {gates}]")
     };
-    let mut check = Check::new(names, ("x", x), &because);
+    let mut check = Check::new(op, ("x", x), &because);
     if weights.w_ih.is_none() {
         check.features("x, 3H without w_ih,", features, gates);
     }

@@ -65,7 +65,7 @@ pub fn restart(
     let shape = state.dims();
     let [layers, n, h] = shape;
     let because = || format!("state [L·D, N, H] is {shape:?}");
-    let mut check = Check::new("restart".into(), ("state", &state), &because);
+    let mut check = Check::new("restart", ("state", &state), &because);
     check.argument("starts", "[N]", Some(&starts), [n]);
     if let Some(start_state) = &start_state {
         let rows = if start_state.dims()[1] == 1 { 1 } else { n };

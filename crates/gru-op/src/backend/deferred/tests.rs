@@ -46,7 +46,7 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
     };
     let mut handles = Handles::new();
     let (mut ids, mut results) = (0.., RESULTS..);
-    let mut next = |ids: &mut std::ops::RangeFrom<u64>| TensorId::new(ids.next().expect("an id"));
+    let next = |ids: &mut std::ops::RangeFrom<u64>| TensorId::new(ids.next().expect("an id"));
     let into_ir = |tensor: FlexTensor| {
         let mut ir = TensorIr::uninit(next(&mut ids), tensor.shape(), tensor.dtype());
         ir.status = TensorStatus::ReadOnly;

@@ -164,7 +164,7 @@ impl Arguments {
                 [t, n, features]
             )
         };
-        let mut check = Check::new(op.into(), ("source", &self.source), &because);
+        let mut check = Check::new(op, ("source", &self.source), &because);
         if self.parameters.input.is_none() {
             let name = "source, D·3H without input_weight,";
             check.features(name, features, directions * 3 * h);
@@ -233,7 +233,7 @@ pub fn weights(
     let h = recurrent_weight.check(OP, descriptor.bidirectional);
     let because = || format!("D is {directions} and H is {h}");
     let first = recurrent_weight.direction(0);
-    let mut check = Check::new(OP.into(), ("recurrent_weight", &first), &because);
+    let mut check = Check::new(OP, ("recurrent_weight", &first), &because);
     let features = input_weight.map_or(0, |weight| weight.dims()[1]);
     parameters.check(&mut check, features, directions, h);
     let order = descriptor.gate_order();
