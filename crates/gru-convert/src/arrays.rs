@@ -53,7 +53,7 @@ pub(crate) fn import(
     let mut layers = vec![[const { [const { None }; 3] }; 4]; config.layer_count()];
     for (key, shape, range, parts) in arrays {
         let (bytes, _, dtype) = dict.floats(key, shape)?.clone().into_parts();
-        let values = TensorData::from_bytes(bytes, [shape.iter().product()], dtype);
+        let values = TensorData::from_bytes(bytes, [shape.iter().product::<usize>()], dtype);
         let (values, mut from) = (Tensor::<1>::from_data(values, device), 0);
         for k in range.clone() {
             for &(parameter, gates, form) in parts {

@@ -71,7 +71,11 @@ impl System {
         same("bias", config.bias, found.bias)?;
         self.check(config)?;
         if self.reset.is_none() && found.bias {
-            same("reset", config.layer_spec(0).reset, found.reset)
+            same(
+                "reset",
+                config.layer_spec(0).reset,
+                found.layer_spec(0).reset,
+            )
         } else {
             Ok(())
         }

@@ -113,8 +113,8 @@ impl Lengths {
     }
 
     /// For each row, the place of its last computed step among the steps in memory. `None` for a row without steps.
-    pub fn last_places(&self, sizes: &Sizes, order: Order) -> impl Iterator<Item = Option<usize>> {
-        let Sizes { n, t, .. } = *sizes;
+    pub fn last_places(&self, sizes: Sizes, order: Order) -> impl Iterator<Item = Option<usize>> {
+        let Sizes { n, t, .. } = sizes;
         let mut begin = 0;
         (0..n).map(move |row| {
             let len = self.of_rows().map_or(t, |of_rows| of_rows[row]);
@@ -215,7 +215,7 @@ mod tests {
                 [Some(0), None, Some(5)],
             ),
         ] {
-            let places = lengths.last_places(&SIZES, Order { layout, direction });
+            let places = lengths.last_places(SIZES, Order { layout, direction });
             assert_eq!(
                 places.collect::<Vec<_>>(),
                 expected,

@@ -11,11 +11,7 @@ use burn::{
 use gru_convert::{
     ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
 };
-use gru_op::{
-    Activation, Activations, Direction, GruBlock, GruBlockConfig, GruError, GruWeights, Reset,
-    Update,
-    mps_graph::{GruDescriptor, HARD_SIGMOID},
-};
+use gru_op::{Activation, Direction, GruBlock, GruBlockConfig, GruWeights, Reset};
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
 use serde_json::Value;

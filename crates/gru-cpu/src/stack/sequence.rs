@@ -163,7 +163,7 @@ impl Batch<'_> {
     ) {
         let (n, t) = (self.n, self.t);
         let sizes = Sizes { n, t, i: 0, h };
-        let places = self.lengths.last_places(&sizes, self.order);
+        let places = self.lengths.last_places(sizes, self.order);
         for (row, (last, place)) in last.chunks_exact_mut(h.max(1)).zip(places).enumerate() {
             match (place, h0) {
                 (Some(place), _) => last.copy_from_slice(&y[place * width + column..][..h]),

@@ -21,7 +21,7 @@ pub(crate) fn state_at_the_end(
     if n * h == 0 {
         return shape::reshape(states.clone(), [n, h]);
     }
-    let places = lengths.last_places(&Sizes { n, t, i: 0, h }, order);
+    let places = lengths.last_places(Sizes { n, t, i: 0, h }, order);
     // The state of a row without steps is replaced below.
     let last = places.map(|place| place.unwrap_or(0) as i64).collect();
     let rows = states.clone().reshape([first * second, h]);
