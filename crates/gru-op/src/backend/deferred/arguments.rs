@@ -134,7 +134,8 @@ mod tests {
         assert_eq!(row[..2], [UInt(6), UInt(0b101101)]);
         let bytes = row[2..].iter().map(|word| word.elem::<u64>().to_le_bytes());
         let bytes = bytes.collect::<Vec<_>>().concat();
-        assert_eq!(bytes.escape_ascii().to_string(), "");
+        let expected = r"\x84\xa5eresetlBeforeMatmulfupdateeKeepskactivations\xa3ereset\xa1cElu\xa1ealpha\xfb?\xe6fffffffupdatehSoftsignicandidatehSoftplusjclip_gates\xfb?\xe6ffffffjclip_state\xf9|\x00\xa2flayoutjBatchMajoridirectiongReverse\x87\xf4\xf4\xf4\xf4\xf4\xf5\xf4\xf6\x00\x00\x00";
+        assert_eq!(bytes.escape_ascii().to_string(), expected);
 
         let operations = [STATES, STATES_AND_GATES, GRADIENTS].join(" ");
         let expected = "gru_op::states gru_op::states_and_gates gru_op::gradients";
