@@ -1,6 +1,6 @@
 //! The backward pass. The backward of `gru-cpu` lists its equations.
 
-use super::{Recurrence, gate::gates, prim::Prim};
+use super::{ComposedCall, gate::gates, prim::Prim};
 use crate::backend::call::{GruCall, GruGradients, GruSaved};
 use burn::backend::{Backend, tensor::FloatTensor};
 use gru_spec::{PerInput, Reset, Update};
@@ -12,7 +12,7 @@ pub(crate) fn gradients<B: Backend>(
     d_states: FloatTensor<B>,
     wanted: PerInput<bool>,
 ) -> GruGradients<B> {
-    let call = Recurrence::new(call);
+    let call = ComposedCall::new(call);
     if call.times.is_empty() {
         let shapes = call.sizes.shapes(call.order.layout);
         let zeros = |(wanted, shape): (bool, Option<&gru_spec::Shape>)| {
@@ -81,7 +81,7 @@ pub(crate) fn gradients<B: Backend>(
 
 /// `q_n` of all steps, a sequence, from the states.
 pub(crate) fn q_n<B: Backend>(call: GruCall<B>, states: FloatTensor<B>) -> FloatTensor<B> {
-    let call = Recurrence::new(call);
+    let call = ComposedCall::new(call);
     if call.times.is_empty() {
         return states; // empty, too
     }
@@ -96,7 +96,7 @@ fn d_w_hh<B: Backend>(g: Prim<B>, g_n: Prim<B>, d_rz: Prim<B>, dq_n: Prim<B>) ->
     Prim::cat(vec![rz, g_n.transpose().matmul(dq_n)], 1)
 }
 
-impl<B: Backend> Recurrence<B> {
+impl<B: Backend> ComposedCall<B> {
     /// Rows of the gradient of `x` from rows of the gradient of all pre-activations, `[…,3H]`.
     pub(crate) fn d_x(&self, dp: Prim<B>) -> Prim<B> {
         match &self.inputs.weights.w_ih {

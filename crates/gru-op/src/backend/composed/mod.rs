@@ -11,13 +11,13 @@
 //! ```
 
 mod backward;
+mod composed_call;
 pub(crate) mod gate;
 pub(crate) mod prim;
-mod recurrence;
 
 pub(crate) use self::{
     backward::{gradients, q_n},
-    recurrence::Recurrence,
+    composed_call::ComposedCall,
 };
 
 use crate::{
@@ -30,7 +30,7 @@ use gru_spec::{Reset, Update};
 
 /// See [`GruBackend::gru_forward`](crate::backend::GruBackend::gru_forward).
 pub(crate) fn forward<B: Backend>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
-    let call = Recurrence::new(call);
+    let call = ComposedCall::new(call);
     let width = call.spec.saved_per_unit() * call.sizes.h;
     if call.times.is_empty() {
         let weight = &call.inputs.weights.w_hh;
@@ -57,7 +57,7 @@ pub(crate) fn forward<B: Backend>(call: GruCall<B>, keep_gates: bool) -> GruSave
     }
 }
 
-impl<B: Backend> Recurrence<B> {
+impl<B: Backend> ComposedCall<B> {
     /// `p`: the input product of all steps at once, with `b_ih`. A sequence of `3H` features.
     pub(crate) fn project(&self) -> Prim<B> {
         let width = 3 * self.sizes.h;

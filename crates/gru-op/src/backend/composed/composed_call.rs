@@ -9,7 +9,7 @@ use burn::backend::Backend;
 use gru_spec::{GruSpec, Inputs, Order, Sizes};
 
 /// A call whose tensors have operators.
-pub(crate) struct Recurrence<B: Backend> {
+pub(crate) struct ComposedCall<B: Backend> {
     pub(crate) sizes: Sizes,
     pub(crate) order: Order,
     /// Its clips fit the element type of the weights.
@@ -19,7 +19,7 @@ pub(crate) struct Recurrence<B: Backend> {
     pub(super) times: Vec<usize>,
 }
 
-impl<B: Backend> Recurrence<B> {
+impl<B: Backend> ComposedCall<B> {
     pub(crate) fn new(call: GruCall<B>) -> Self {
         let (sizes, order) = (call.sizes(), call.order);
         let steps = if sizes.n * sizes.h == 0 { 0 } else { sizes.t };
