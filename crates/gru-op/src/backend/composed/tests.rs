@@ -20,13 +20,13 @@ fn numbers(tensor: FlexTensor) -> Vec<f64> {
 
 /// States, gates and all gradients.
 fn results(call: &GruCall<Flex>, spec: &GruSpec, dtype: DType) -> Vec<Vec<f64>> {
-    let mut call = call
+    let mut call: GruCall<Flex> = call
         .clone()
         .map(|tensor| Flex::float_cast(tensor, dtype.into()));
     call.spec = *spec;
-    let saved = forward(call.clone(), true);
+    let saved = forward::<Flex>(call.clone(), true);
     let all = PerInput::from_array([true; 7]);
-    let GruGradients(d) = gradients(call, saved.clone(), saved.states.clone(), all);
+    let GruGradients(d) = gradients::<Flex>(call, saved.clone(), saved.states.clone(), all);
     let tensors = [Some(saved.states), saved.gates].into_iter();
     let tensors = tensors.chain(d.into_array()).flatten();
     tensors.map(numbers).collect()

@@ -87,7 +87,7 @@ impl Arguments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gru_spec::{Activation, Activations, Direction, Layout, Reset, Update};
+    use gru_spec::{Direction, Layout, Reset, Update};
     use gru_testkit::activations::ACTIVATIONS;
 
     /// Every combination of the options, with every activation in every place.
