@@ -285,7 +285,8 @@ fn nothing_is_asked_of_no_rows_no_steps_and_no_inputs() {
 #[cfg_attr(panic = "abort", ignore = "a refusal is a panic")]
 fn refusals() {
     let problem = |directions| Problem::new([2, 4, 1, 3], 1, directions, &specs(), true);
-    let spoilt: [(fn(&mut Problem), &str); 3] = [
+    type Spoil = fn(&mut Problem);
+    let spoilt: [(Spoil, &str); 3] = [
         (
             |of| of.layers[0].w_hh.truncate(26),
             "gru_cpu::Stack::new: w_hh has the wrong number of elements, expected 27, got 26",

@@ -19,6 +19,7 @@ use std::ops::Range;
 
 /// A pass, with the buffers that are no inputs of the [`Recurrence`].
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant)] // There is one for a launch, behind a reference.
 pub enum Buffers {
     /// Computes the state after every step, and the gates if there is a buffer for them. A pass may compute some steps
     /// only, so that a caller can compute `x·w_ih` in chunks of time.

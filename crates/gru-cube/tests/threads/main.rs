@@ -109,8 +109,11 @@ impl Extent {
 const ALL: [FloatKind; 3] = [FloatKind::F32, FloatKind::F16, FloatKind::BF16];
 const OF_MATRICES: [FloatKind; 3] = [FloatKind::F16, FloatKind::BF16, FloatKind::TF32];
 
-/// Kinds of kernels, and their cases in the types in which they run. TF32 is the type of factors of float32 buffers.
-fn families(extent: Extent) -> Vec<(&'static str, Vec<(FloatKind, Strategy, Case)>)> {
+/// A case, and the type and the kernels that run it. TF32 is the type of factors of float32 buffers.
+type InType = (FloatKind, Strategy, Case);
+
+/// Kinds of kernels, and their cases.
+fn families(extent: Extent) -> Vec<(&'static str, Vec<InType>)> {
     let in_types = |types: [FloatKind; 3], cases: Cases| {
         let cases = extent.of(cases).into_iter().enumerate();
         // Each type by either reset.
@@ -146,7 +149,7 @@ fn families(extent: Extent) -> Vec<(&'static str, Vec<(FloatKind, Strategy, Case
     ]
 }
 
-fn of_case(name: &str, (dtype, strategy, mut case): (FloatKind, Strategy, Case)) -> Vec<Trial> {
+fn of_case(name: &str, (dtype, strategy, mut case): InType) -> Vec<Trial> {
     let (buffers, tolerance) = match dtype {
         FloatKind::F16 => (dtype, Tolerance::F16),
         FloatKind::BF16 => (dtype, Tolerance::BF16),

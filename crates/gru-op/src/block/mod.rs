@@ -14,6 +14,7 @@ mod layer;
 #[cfg(all(test, feature = "autodiff", feature = "flex"))]
 mod memory_tests;
 mod prepared;
+mod spec_setters;
 
 #[cfg(feature = "store")]
 pub use self::file::GruFileError;
