@@ -21,7 +21,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn more_rows_than_cubes(strategy: Strategy) -> Ran {
     const ROWS: usize = 65_537;
-    let case = Case::new(&format!("N{ROWS} T1 H1 projected"));
+    let case = Case::new(&format!("N{ROWS} T4 H1 projected"));
     let drawn = case.draw();
     // Sums over all rows in units of √rows, because the errors of the rows are independent.
     let in_units = |mut outcome: Outcome| {
