@@ -3,10 +3,14 @@
 import init, { builtInText, Training } from './char_web.js';
 
 let training = null;
-let queue = init().then(() => postMessage({ text: builtInText() }));
+let queue = Promise.resolve();
 const enqueue = (work) => {
   queue = queue.then(work).catch((error) => postMessage({ error: error.message ?? String(error) }));
 };
+enqueue(async () => {
+  await init();
+  postMessage({ text: builtInText() });
+});
 
 onmessage = ({ data: { train, generate } }) => {
   if (train) {

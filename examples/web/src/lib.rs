@@ -71,8 +71,13 @@ pub fn build(page: &Path, webgpu: bool) -> Result<usize, Error> {
     }
     let built = folder().join(TARGET).join("release/char_web.wasm");
     let bind = |bindgen: &mut Bindgen| {
-        let bindgen = bindgen.input_path(built).web(true)?.typescript(false);
-        bindgen.generate(page)
+        bindgen
+            .input_path(built)
+            .web(true)?
+            // `init()` finds the module next to its script.
+            .omit_default_module_path(false)
+            .typescript(false)
+            .generate(page)
     };
     bind(&mut Bindgen::new()).map_err(|reason| Error::Bind(format!("{reason:#}")))?;
     let finish = || -> io::Result<usize> {

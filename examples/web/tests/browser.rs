@@ -96,7 +96,7 @@ fn page(gpu: bool) -> Outcome {
     // The same seed in the browser and in this program. A GPU draws other values for dropout.
     let dropout = if gpu { 0.0 } else { 0.25 };
     let settings = format!(
-        "--embed 16 --hidden 24 --layers 2 --dropout {dropout} --epochs 2 --batch 8 --seq 32 --lr 0.01"
+        "--embed 16 --hidden 24 --layers 2 --dropout {dropout} --epochs 3 --batch 8 --seq 32 --lr 0.01"
     );
     let text: String = lipsum::LIBER_PRIMUS.chars().take(9000).collect();
     js(
