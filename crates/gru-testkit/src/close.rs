@@ -79,6 +79,15 @@ impl Tolerance {
     /// Twice as much is allowed.
     pub const TF32_FACTOR: f64 = 2000.0;
 
+    /// The same for pre-activations of tens: wider as [`F32_SATURATED`](Self::F32_SATURATED) is wider than
+    /// [`F32`](Self::F32).
+    pub const fn saturated(self) -> Self {
+        Self {
+            forward: self.forward * (Self::F32_SATURATED.forward / Self::F32.forward),
+            gradient: self.gradient * (Self::F32_SATURATED.gradient / Self::F32.gradient),
+        }
+    }
+
     /// Both tolerances, multiplied by `factor`.
     pub const fn times(self, factor: f64) -> Self {
         Self {

@@ -74,15 +74,15 @@ impl Known {
         })
     }
 
-    /// Compares the results of a backend with the oracle. The pre-activations of saturated gates are tens, and their
-    /// own rounding is larger: these cases have five times the tolerance, as [`Tolerance::F32_SATURATED`].
+    /// Compares the results of a backend with the oracle, and those of saturated gates with
+    /// [`Tolerance::saturated`].
     ///
     /// # Errors
     /// As [`Runs::run`], or if a result is not close.
     pub fn check(&self, backend: &impl Runs, tolerance: Tolerance) -> Result<(), Stop> {
         let (drawn, expected) = self.truth();
         let tolerance = match self.case.edge {
-            Edge::Saturated => tolerance.times(5.0),
+            Edge::Saturated => tolerance.saturated(),
             _ => tolerance,
         };
         let compared = backend.run(&self.case, drawn)?.compare(expected, tolerance);
