@@ -19,8 +19,6 @@ use libtest_mimic::Trial;
 type Test = fn(&Device, Tolerance) -> Result<(), String>;
 
 const TESTS: &[(&str, Test)] = &[
-    ("step-equals-sequence", step_equals_sequence),
-    ("state-carries-over", state_carries_over),
     ("acting-equals-replay", acting_equals_replay),
     ("dropout-in-training-only", dropout_in_training_only),
     ("pytorch-initializer", pytorch_initializer),
@@ -68,50 +66,6 @@ fn same<const D: usize>(
     close(name, &values(got), &values(expected), tolerance)
 }
 
-fn step_equals_sequence(device: &Device, tolerance: Tolerance) -> Result<(), String> {
-    for (reset, bidirectional) in [
-        (Reset::AfterMatmul, false),
-        (Reset::BeforeMatmul, false),
-        (Reset::AfterMatmul, true),
-    ] {
-        let config = GruBlockConfig::new(I, H)
-            .with_num_layers(2)
-            .with_bidirectional(bidirectional)
-            .with_zoneout(0.25)
-            .with_reset(reset);
-        let mut block = config.init(device);
-        for layer in &mut block.layers {
-            layer.direction = Direction::Forward;
-        }
-        let width = block.directions() * H;
-        for initial in [None, Some(state(block.layers.len(), device))] {
-            let x = input(device);
-            let (y, last) = block.forward(x.clone(), initial.clone());
-            let mut carried = initial;
-            for t in 0..T {
-                let x_t = x.clone().narrow(1, t, 1).reshape([N, I]);
-                let (y_t, new) = block.step(x_t, carried);
-                let expected = y.clone().narrow(1, t, 1).reshape([N, width]);
-                same(&format!("y at {t}"), y_t, expected, tolerance.forward)?;
-                carried = Some(new);
-            }
-            let carried = carried.expect("T is positive");
-            same("final state", carried, last, tolerance.forward)?;
-        }
-    }
-    Ok(())
-}
-
-fn state_carries_over(device: &Device, tolerance: Tolerance) -> Result<(), String> {
-    let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
-    let x = input(device);
-    let (y, last) = block.forward(x.clone(), None);
-    let (y_1, carried) = block.forward(x.clone().narrow(1, 0, 3), None);
-    let (y_2, end) = block.forward(x.narrow(1, 3, T - 3), Some(carried));
-    same("y", Tensor::cat(vec![y_1, y_2], 1), y, tolerance.forward)?;
-    same("final state", end, last, tolerance.forward)
-}
-
 /// The last steps of episodes, `[N,T]`: row 0 ends at a step in the middle and at the last one, row 1 twice in
 /// succession, row 2 never.
 const DONES: [[bool; T]; N] = [
@@ -129,29 +83,51 @@ fn starts(device: &Device) -> Tensor<2, Bool> {
     starts_after(flags(DONES.as_flattened(), [N, T], device), first)
 }
 
-/// Steps with `restart` between them equal one sequence with starts.
+/// Steps equal one sequence. With starts, `restart` changes the state between them.
 fn acting_equals_replay(device: &Device, tolerance: Tolerance) -> Result<(), String> {
-    let gru = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
-    let (x, initial) = (input(device), state(2, device));
-    let start_state = state(4, device).slice([2..4, 0..1]);
-    for learned in [false, true] {
-        let start_state = learned.then(|| start_state.clone());
-        let options = SequenceOptions::new()
-            .state(initial.clone())
-            .starts(starts(device))
-            .start_state(start_state.clone());
-        let (replayed, last) = gru.forward_with(x.clone(), options);
-        let mut state = initial.clone();
-        for t in 0..T {
-            let starts = starts(device).narrow(1, t, 1).squeeze_dim(1);
-            let before = restart(state, starts, start_state.clone());
-            let x = x.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
-            let (acted, after) = gru.step(x, Some(before));
-            state = after;
-            let replayed = replayed.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
-            same("acted", acted, replayed, tolerance.forward)?;
+    for (reset, bidirectional) in [
+        (Reset::AfterMatmul, false),
+        (Reset::BeforeMatmul, false),
+        (Reset::AfterMatmul, true),
+    ] {
+        let config = GruBlockConfig::new(I, H)
+            .with_num_layers(2)
+            .with_bidirectional(bidirectional)
+            .with_zoneout(0.25)
+            .with_reset(reset);
+        let mut gru = config.init(device);
+        for layer in &mut gru.layers {
+            layer.direction = Direction::Forward;
         }
-        same("state", state, last, tolerance.forward)?;
+        let layers = gru.layers.len();
+        let initial = || Some(state(layers, device));
+        let start_state = state(2 * layers, device).slice([layers..2 * layers, 0..1]);
+        for (initial, starts, start_state) in [
+            (None, None, None),
+            (initial(), None, None),
+            (initial(), Some(starts(device)), None),
+            (initial(), Some(starts(device)), Some(start_state)),
+        ] {
+            let x = input(device);
+            let options = SequenceOptions::new()
+                .state(initial.clone())
+                .starts(starts.clone())
+                .start_state(start_state.clone());
+            let (replayed, last) = gru.forward_with(x.clone(), options);
+            let mut state = initial;
+            for t in 0..T {
+                if let Some(starts) = &starts {
+                    let starts = starts.clone().narrow(1, t, 1).squeeze_dim(1);
+                    state = state.map(|state| restart(state, starts, start_state.clone()));
+                }
+                let at = |y: &Tensor<3>| y.clone().narrow(1, t, 1).squeeze_dim::<2>(1);
+                let (acted, after) = gru.step(at(&x), state);
+                same("acted", acted, at(&replayed), tolerance.forward)?;
+                state = Some(after);
+            }
+            let state = state.expect("T is positive");
+            same("state", state, last, tolerance.forward)?;
+        }
     }
     Ok(())
 }

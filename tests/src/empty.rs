@@ -3,6 +3,7 @@
 
 use super::{
     backends::TestBackend,
+    conformance::mps_graph::arguments::Arguments,
     runs::{expect_shape, random, values},
 };
 use burn::{
@@ -11,9 +12,7 @@ use burn::{
 };
 use gru_op::{
     GruBlock, GruBlockConfig, GruSpec, GruWeights, Layout, Precision, SequenceOptions, Update,
-    composed, gru_gates, gru_packed, gru_sequence_with,
-    mps_graph::{self, GruDescriptor},
-    tensorflow,
+    composed, gru_gates, gru_packed, gru_sequence_with, mps_graph::GruDescriptor, tensorflow,
 };
 use libtest_mimic::Trial;
 
@@ -311,32 +310,11 @@ fn block_cell(device: &Device) -> Result<(), String> {
 fn mps_graph(device: &Device) -> Result<(), String> {
     let mut descriptor = GruDescriptor::new(Update::Keeps);
     (descriptor.training, descriptor.reset_after) = (true, true);
-    let source = || leaf([3, 0, 3 * H], device);
-    let weight = || leaf([3 * H, H], device);
-    let results = mps_graph::gru(
-        source(),
-        weight(),
-        None,
-        None,
-        None,
-        None,
-        None,
-        &descriptor,
-    );
+    let source = leaf([3, 0, 3 * H], device);
+    let arguments = Arguments::new(source, leaf::<2>([3 * H, H], device));
+    let results = arguments.gru(&descriptor);
     let [y, z] = [results[0].clone(), results[1].clone()];
-    let d = mps_graph::gru_gradients(
-        source(),
-        weight(),
-        y.clone(),
-        z,
-        y,
-        Some(leaf([0, H], device)),
-        None,
-        None,
-        None,
-        None,
-        None,
-        &descriptor,
-    );
+    let d_state = Some(leaf([0, H], device));
+    let d = arguments.gradients(y.clone(), z, y, d_state, &descriptor);
     expect_shape("the gradient of the source", &d.source, [3, 0, 3 * H])
 }

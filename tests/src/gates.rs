@@ -15,8 +15,10 @@ use super::{
 };
 
 /// Every convention at least once. With lengths, a row is empty.
-const CASES: [&str; 6] = [
+const CASES: [&str; 8] = [
     "",
+    "zoneout-per-unit",
+    "zoneout-per-step before time",
     "before time",
     "H17 takes reverse",
     "no-b_ih no-b_hh no-h0",
@@ -41,48 +43,27 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         }
         for batch_first in [true, false] {
             let order = if batch_first { "batch" } else { "time" };
-            let id = format!("gates/zoneout-{order}/{}", backend.name);
+            let id = format!("gates/block-{order}/{}", backend.name);
             let tolerance = backend.tolerance(Tolerance::F32).forward;
-            trials.push(backend.trial(id, move |device| zoneout(batch_first, device, tolerance)));
+            trials.push(backend.trial(id, move |device| block(batch_first, device, tolerance)));
         }
     }
     trials
 }
 
-/// A block with zoneout. Its states equal the states of `forward`. Each state follows from its gates and
-/// the previous state: `h = (1 − zoneout) (z h₋₁ + (1 − z) n) + zoneout h₋₁`.
-fn zoneout(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), String> {
-    const ZONEOUT: f64 = 0.5;
-    let (n, t, i, h) = (3, 5, 4, 7);
-    let block = GruBlockConfig::new(i, h)
+/// The states of a block with zoneout equal the output of `forward`.
+fn block(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), String> {
+    let block = GruBlockConfig::new(4, 7)
         .with_num_layers(2)
         .with_batch_first(batch_first)
-        .with_zoneout(ZONEOUT)
+        .with_zoneout(0.5)
         .init(device);
-    let [time_dim, first, second] = if batch_first { [1, n, t] } else { [0, t, n] };
-    let x: Tensor<3> = random("x", [first, second, i], device);
-    let gates = block.gates(x.clone(), None);
-    let y = block.forward(x, None).0;
-    close(
-        "states",
-        &values(gates[1].states.clone()),
-        &values(y),
-        tolerance,
-    )?;
-    for (k, gates) in gates.into_iter().enumerate() {
-        let at = |gate: &Tensor<3>, t| values(gate.clone().narrow(time_dim, t, 1));
-        let mut state = vec![0.0; n * h];
-        for t in 0..t {
-            let (z, candidate) = (at(&gates.update, t), at(&gates.candidate, t));
-            for (u, state) in state.iter_mut().enumerate() {
-                let new = z[u] * *state + (1.0 - z[u]) * candidate[u];
-                *state = (1.0 - ZONEOUT) * new + ZONEOUT * *state;
-            }
-            let name = format!("layer {k}, state at {t}");
-            close(&name, &at(&gates.states, t), &state, tolerance)?;
-        }
-    }
-    Ok(())
+    let x: Tensor<3> = random("x", [3, 5, 4], device);
+    let [_, last] = &block.gates(x.clone(), None)[..] else {
+        return Err("expected the gates of two layers".into());
+    };
+    let (states, y) = (last.states.clone(), block.forward(x, None).0);
+    close("states", &values(states), &values(y), tolerance)
 }
 
 /// Past the end of a row, the state is zero and the gates have no meaning.

@@ -23,7 +23,7 @@ fn numbers<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     super::runs::tensor(&values, shape, device, DType::F64)
 }
 
-/// A whole block: bidirectional layers with lengths, its input and its state.
+/// A whole block: bidirectional layers with lengths and starts, its input and its states.
 fn block(device: &Device) -> Result<(), String> {
     let (i, h) = (3, 4);
     let config = GruBlockConfig::new(i, h)
@@ -48,9 +48,13 @@ fn block(device: &Device) -> Result<(), String> {
         let report = GradCheck::new()
             .input("x", numbers([2, 3, i], device))
             .input("state", numbers([4, 2, h], device))
+            .input("start_state", numbers([4, 1, h], device))
             .check(|at| {
+                let starts = [[false, true, false], [true, false, false]];
                 let options = SequenceOptions::new()
                     .state(at.get("state"))
+                    .starts(Tensor::from_data(starts, &at.get::<3>("x").device()))
+                    .start_state(at.get("start_state"))
                     .lengths(&[3, 1]);
                 let (y, state) = block.forward_with(at.get("x"), options);
                 Tensor::cat(vec![y.reshape([-1]), state.reshape([-1])], 0)

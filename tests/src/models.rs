@@ -84,9 +84,17 @@ type Exists = fn(&Published, &TestBackend) -> bool;
 
 const TESTS: [(&str, Exists, Test); 8] = [
     ("nodes", |_, on| on.name == "flex", Files::nodes),
-    ("file", |_, _| true, Files::whole_file),
+    (
+        "file",
+        |_, _| true,
+        |files, on, device| files.at_once("file", on, device),
+    ),
     ("float64", |_, on| on.float64, Files::in_float64),
-    ("rows", |_, _| true, Files::rows),
+    (
+        "rows",
+        |_, _| true,
+        |files, on, device| files.at_once("rows", on, device),
+    ),
     ("frames", |_, _| true, Files::frame_by_frame),
     ("stack", |model, _| model.nodes.len() > 1, Files::stack),
     ("prepared", |_, on| on.name == "flex", Files::prepared),
@@ -162,7 +170,8 @@ impl Files {
         Ok(())
     }
 
-    /// The ONNX call as one sequence.
+    /// The ONNX call as one sequence. The case `rows` has two rows with different lengths. One row has an initial state
+    /// that is not zero.
     fn at_once(&self, case: &str, backend: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?;
@@ -179,15 +188,6 @@ impl Files {
             run.y_h.compare("at once", &values(y_h), backend)?;
         }
         Ok(())
-    }
-
-    fn whole_file(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
-        self.at_once("file", backend, device)
-    }
-
-    /// Two rows with different lengths. One row has an initial state that is not zero.
-    fn rows(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
-        self.at_once("rows", backend, device)
     }
 
     /// `GruBlock::step`, and `forward` over one step, with a carried state.

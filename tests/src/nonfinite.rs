@@ -1,13 +1,9 @@
 //! NaN and infinities of PyTorch: every result has the same kind, finite or not. The matrix compares with the oracle.
 
 use burn::tensor::{DType, Device};
-use gru_op::{
-    Checkpointing, GruSpec,
-    spec::{Inputs, Sequence, Sizes, Weights},
-};
+use gru_op::{Checkpointing, GruSpec, spec::Sizes};
 use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
-    conformance::transposed,
     draw::Drawn,
     oracle::Call,
 };
@@ -17,6 +13,7 @@ use safetensors::SafeTensors;
 use super::{
     backends::TestBackend,
     operator::{self, Way},
+    vectors::{self, from_pytorch},
 };
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
@@ -48,43 +45,23 @@ fn check(checkpointing: Checkpointing, device: &Device) -> Result<(), String> {
         return Err(format!("{} cases", cases.len()));
     }
     for case in cases {
-        let numbers = |name: &str| -> Result<Vec<f64>, String> {
+        let numbers = |name: &str| -> Vec<f64> {
             let tensor = file.tensor(&format!("{case}/{name}"));
-            let tensor = tensor.map_err(|e| e.to_string())?;
+            let tensor = tensor.expect("every case has all tensors");
             let (numbers, _) = tensor.data().as_chunks();
             let number = |b: &[u8; 4]| f32::from_le_bytes(*b).into();
-            Ok(numbers.iter().map(number).collect())
+            numbers.iter().map(number).collect()
         };
-        // PyTorch's weights have gates as rows.
-        let turned = |name: &str, columns| -> Result<Vec<f64>, String> {
-            Ok(transposed(&numbers(name)?, 3 * h, columns))
-        };
-        let inputs = Inputs {
-            sequence: Sequence {
-                h0: Some(numbers("in.h0")?),
-                ..Sequence::new(numbers("in.x")?)
-            },
-            weights: Weights {
-                w_ih: Some(turned("in.w_ih", i)?),
-                w_hh: turned("in.w_hh", h)?,
-                b_ih: Some(numbers("in.b_ih")?),
-                b_hh: Some(numbers("in.b_hh")?),
-            },
-        };
+        let of =
+            |kind: &str, name: &str| from_pytorch(name, &numbers(&format!("{kind}.{name}")), h);
+        let inputs = vectors::inputs(|name| of("in", name));
         let call = Call::new(Sizes { n, t, i, h }, GruSpec::default(), inputs);
-        let drawn = Drawn::new(call, numbers("in.d_y")?, vec![0.0; n * h]);
-        let outputs = ["y", "h_t"].map(|name| Ok((name.into(), numbers(&format!("out.{name}"))?)));
-        let gradients = [
-            ("x".into(), numbers("grad.x")?),
-            ("h0".into(), numbers("grad.h0")?),
-            ("w_ih".into(), turned("grad.w_ih", i)?),
-            ("w_hh".into(), turned("grad.w_hh", h)?),
-            ("b_ih".into(), numbers("grad.b_ih")?),
-            ("b_hh".into(), numbers("grad.b_hh")?),
-        ];
+        let drawn = Drawn::new(call, numbers("in.d_y"), vec![0.0; n * h]);
         let expected = Outcome {
-            outputs: outputs.into_iter().collect::<Result<_, String>>()?,
-            gradients: Tensors::from(gradients),
+            outputs: ["y", "h_t"]
+                .map(|name| (name.into(), of("out", name)))
+                .into(),
+            gradients: vectors::by_name(|name| of("grad", name)),
         };
         let way = Way {
             checkpointing,

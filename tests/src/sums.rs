@@ -1,13 +1,13 @@
 //! Bias gradients are sums over all rows and steps. In float32 their error must not grow with the number
 //! of terms.
 
-use burn::tensor::{DType, Device, Tensor};
-use gru_op::{Checkpointing, GruSpec, GruWeights, SequenceOptions, gru_sequence_with};
+use burn::tensor::{DType, Device};
+use gru_testkit::case::Case;
 use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
-    runs::{gradient, tensor},
+    operator::{self, Way},
 };
 
 const N: usize = 8;
@@ -18,12 +18,10 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
     let mut trials = Vec::new();
     // The CPU kernels have their own sums.
     for backend in backends.iter().filter(|backend| backend.slow) {
-        for (mode, checkpointing) in [
-            ("speed", Checkpointing::KeepGates),
-            ("lean", Checkpointing::Recompute),
-        ] {
+        for (mode, word) in [("speed", ""), ("lean", "lean")] {
+            let case = Case::new(&format!("N{N} T{T} H{H} projected no-h0 {word}"));
             let id = format!("sums/biases-{mode}/{}", backend.name);
-            trials.push(backend.trial(id, move |device| biases(device, checkpointing)));
+            trials.push(backend.trial(id, move |device| biases(device, &case)));
         }
     }
     trials
@@ -31,27 +29,14 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 /// All rows are equal, so the rounding errors of their sum have one direction. Without `w_ih`, the
 /// gradient of `b_ih` is the sum of the gradient of `x`.
-fn biases(device: &Device, checkpointing: Checkpointing) -> Result<(), String> {
-    let device = &device.clone().autodiff();
-    let number = |k: usize| ((k * 37 + 11) % 17) as f64 / 16.0 - 0.5;
-    let numbers = |len: usize| (0..len).map(number).collect::<Vec<_>>();
-    let row = numbers(3 * H);
-    let x: Tensor<3> = tensor(&row.repeat(N * T), [N, T, 3 * H], device, DType::F32);
-    let x = x.require_grad();
-    let vector = || -> Tensor<1> { tensor(&row, [3 * H], device, DType::F32).require_grad() };
-    let (b_ih, b_hh) = (vector(), vector());
-    let w_hh: Tensor<2> = tensor(&numbers(3 * H * H), [H, 3 * H], device, DType::F32);
-    let weights = GruWeights::new(None, w_hh.require_grad())
-        .with_b_ih(b_ih.clone())
-        .with_b_hh(b_hh.clone());
-    let options = SequenceOptions::new().checkpointing(checkpointing);
-    let (y, _) = gru_sequence_with(x.clone(), &weights, &GruSpec::default(), options);
-    let gradients = y.sum().backward();
-    let d_x = gradient("x", &x, &gradients)?;
-    let (d_ih, d_hh) = (
-        gradient("b_ih", &b_ih, &gradients)?,
-        gradient("b_hh", &b_hh, &gradients)?,
-    );
+fn biases(device: &Device, case: &Case) -> Result<(), String> {
+    let mut drawn = case.draw();
+    let x = &mut drawn.call.inputs.sequence.x;
+    *x = x[..3 * H].repeat(N * T);
+    drawn.d_y.fill(1.0);
+    drawn.d_h_t.fill(0.0);
+    let gradients = operator::run(device, DType::F32, &drawn, Way::of(case))?.gradients;
+    let [d_x, d_ih, d_hh] = ["x", "b_ih", "b_hh"].map(|name| &gradients[name]);
     for column in 0..3 * H {
         let terms = d_x.iter().skip(column).step_by(3 * H);
         let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), d| (sum + d, size + d.abs()));

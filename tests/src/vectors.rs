@@ -11,7 +11,7 @@ use gru_op::{
 };
 use gru_testkit::{
     close::{Outcome, Tensors},
-    conformance::{Array, Case, transposed},
+    conformance::{Case, transposed},
     draw::Drawn,
     oracle::Call,
 };
@@ -37,22 +37,8 @@ pub fn grad_f64(case: &Case, twin: &str) -> (Drawn, Outcome) {
         Some("reset_before") => Reset::BeforeMatmul,
         other => panic!("{}: variant {other:?}", case.spec.name()),
     };
-    // PyTorch's weights have gates as rows.
-    let weight =
-        |Array { data, .. }: &Array| transposed(data, 3 * sizes.h, data.len() / (3 * sizes.h));
-    let input = |name: &str| case.tensor(&format!("in.{name}"));
-    let inputs = Inputs {
-        sequence: Sequence {
-            h0: Some(input("h0").data.clone()),
-            ..Sequence::new(input("x").data.clone())
-        },
-        weights: Weights {
-            w_ih: Some(weight(input("w_ih"))),
-            w_hh: weight(input("w_hh")),
-            b_ih: Some(weight(input("b_ih"))),
-            b_hh: Some(weight(input("b_hh"))),
-        },
-    };
+    let inputs =
+        inputs(|name| from_pytorch(name, &case.tensor(&format!("in.{name}")).data, sizes.h));
     let call = Call {
         order: Order {
             layout: Layout::TimeMajor,
@@ -64,17 +50,46 @@ pub fn grad_f64(case: &Case, twin: &str) -> (Drawn, Outcome) {
     let drawn = Drawn::new(call, upstream("up.grad_h"), upstream("up.grad_h_last"));
     let y = case.tensor(&format!("out.h{twin}")).data.clone();
     let last = y[y.len() - sizes.n * sizes.h..].to_vec();
-    let gradients = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"].map(|name| {
-        let recorded = case.tensor(&format!("grad.{name}{twin}"));
-        let gradient = match name {
-            "x" | "h0" => recorded.data.clone(),
-            _ => weight(recorded),
-        };
-        (name.to_owned(), gradient)
-    });
+    let gradient = |name: &str| {
+        let recorded = &case.tensor(&format!("grad.{name}{twin}")).data;
+        from_pytorch(name, recorded, sizes.h)
+    };
     let expected = Outcome {
         outputs: Tensors::from([("y".into(), y), ("h_t".into(), last)]),
-        gradients: Tensors::from(gradients),
+        gradients: by_name(gradient),
     };
     (drawn, expected)
+}
+
+/// The inputs and gradients of a recorded layer.
+const NAMES: [&str; 6] = ["x", "h0", "w_ih", "w_hh", "b_ih", "b_hh"];
+
+/// An array of PyTorch's, whose weights have gates as rows, in the operator's order.
+pub fn from_pytorch(name: &str, recorded: &[f64], h: usize) -> Vec<f64> {
+    match name {
+        "w_ih" | "w_hh" => transposed(recorded, 3 * h, recorded.len() / (3 * h)),
+        _ => recorded.to_vec(),
+    }
+}
+
+/// The arrays of all inputs.
+pub fn inputs(array: impl Fn(&str) -> Vec<f64>) -> Inputs<Vec<f64>> {
+    let [x, h0, w_ih, w_hh, b_ih, b_hh] = NAMES.map(array);
+    Inputs {
+        sequence: Sequence {
+            h0: Some(h0),
+            ..Sequence::new(x)
+        },
+        weights: Weights {
+            w_ih: Some(w_ih),
+            w_hh,
+            b_ih: Some(b_ih),
+            b_hh: Some(b_hh),
+        },
+    }
+}
+
+/// The arrays of all gradients.
+pub fn by_name(array: impl Fn(&str) -> Vec<f64>) -> Tensors {
+    NAMES.map(|name| (name.to_owned(), array(name))).into()
 }

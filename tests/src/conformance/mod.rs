@@ -2,7 +2,7 @@
 //! call, on every backend.
 
 mod keras;
-mod mps_graph;
+pub mod mps_graph;
 mod onnx;
 mod tensorflow;
 mod torch;

@@ -1,13 +1,13 @@
 //! `MPSGraph.GRU` and `GRUGradients` with every optional argument and activation.
 
-mod arguments;
+pub mod arguments;
 
-use arguments::{arguments, descriptor};
+use arguments::{Arguments, arguments, descriptor};
 use burn::tensor::{DType, Device, Tensor};
 use gru_convert::mps_graph;
 use gru_op::{
     Layout, SequenceOptions, Update, gru_sequence_with,
-    mps_graph::{GruDescriptor, RecurrentWeight, gru, gru_gradients},
+    mps_graph::{GruDescriptor, RecurrentWeight},
 };
 use gru_testkit::{
     close::{Outcome, Tensors, close},
@@ -67,29 +67,19 @@ pub fn ignored_bias() -> Result<(), String> {
     let bias = || Some(runs::tensor::<1>(&draw(h), [h], &device, DType::F32));
     let mut descriptor = GruDescriptor::new(Update::Keeps);
     descriptor.training = true;
+    let arguments = |secondary_bias| Arguments {
+        secondary_bias,
+        ..Arguments::new(x(), w())
+    };
     let run = |bias, descriptor: &GruDescriptor| {
-        let results = gru(x(), w(), None, None, None, None, bias, descriptor);
+        let results = arguments(bias).gru(descriptor);
         (results[0].clone(), results[1].clone())
     };
     let (y, z) = run(bias(), &descriptor);
     if values(y.clone()) != values(run(None, &descriptor).0) {
         return Err("expected the same states without the secondary bias".into());
     }
-    let b2 = bias();
-    let d = gru_gradients(
-        x(),
-        w(),
-        y.clone(),
-        z,
-        y,
-        None,
-        None,
-        None,
-        None,
-        None,
-        b2,
-        &descriptor,
-    );
+    let d = arguments(bias()).gradients(y.clone(), z, y, None, &descriptor);
     let d = d.secondary_bias.map(values);
     if d != Some(vec![0.0; h]) {
         return Err(format!("expected a gradient of zeros, got {d:?}"));

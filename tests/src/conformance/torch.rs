@@ -1,7 +1,7 @@
 //! `torch.nn.GRU`, including packed sequences, `torch.nn.GRUCell`, and TorchRL's `GRUModule` with starts, all with
 //! PyTorch's key names.
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use gru_convert::{StateDict, pytorch};
 use gru_op::{GruBlock, SequenceOptions, pack, unpack};
 use gru_testkit::{
@@ -9,7 +9,7 @@ use gru_testkit::{
     conformance::{Array, Case},
 };
 
-use super::{gradients_of, leaf, state_dict, text, values_by_key};
+use super::{constant, gradients_of, leaf, state_dict, text, values_by_key};
 use crate::{
     backends::TestBackend,
     runs::{self, gradient, values},
@@ -17,13 +17,17 @@ use crate::{
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let device = device.clone().autodiff();
-    let dict = state_dict(case, |name| {
-        name.starts_with("weight_") || name.starts_with("bias_")
-    });
+    let dict = weights(case);
     match case.spec.flag("cell") {
         Some(true) => cell(case, &dict, &device),
         _ => block(case, &dict, &device),
     }
+}
+
+fn weights(case: &Case) -> StateDict {
+    state_dict(case, |name| {
+        name.starts_with("weight_") || name.starts_with("bias_")
+    })
 }
 
 fn cell(case: &Case, dict: &StateDict, device: &Device) -> Result<Outcome, String> {
@@ -61,9 +65,7 @@ fn integers(array: &Array) -> Vec<usize> {
 /// Packed sequences as packed rows.
 pub fn packed(case: &Case, device: &Device, backend: &TestBackend) -> Result<(), String> {
     let device = &device.clone().autodiff();
-    let dict = state_dict(case, |name| {
-        name.starts_with("weight_") || name.starts_with("bias_")
-    });
+    let dict = weights(case);
     let lengths = integers(case.tensor("in.lengths"));
     let got = sequence(case, &dict, device, |block, x, [h0, _]| {
         let swapped = |x: Tensor<3>| {
@@ -89,21 +91,8 @@ pub fn packed(case: &Case, device: &Device, backend: &TestBackend) -> Result<(),
 /// TorchRL's `GRUModule` over several steps.
 pub fn run_with_starts(case: &Case, device: &Device) -> Result<Outcome, String> {
     let device = &device.clone().autodiff();
-    let dict = state_dict(case, |name| {
-        name.starts_with("weight_") || name.starts_with("bias_")
-    });
-    let starts = case.tensor("in.starts");
-    let starts: Tensor<2, Int> = Tensor::from_data(
-        TensorData::new(
-            starts
-                .data
-                .iter()
-                .map(|&start| start as i32)
-                .collect::<Vec<_>>(),
-            starts.shape.clone(),
-        ),
-        device,
-    );
+    let dict = weights(case);
+    let starts: Tensor<2> = constant(case.tensor("in.starts"), device);
     let options = SequenceOptions::new().starts(starts.equal_elem(1));
     sequence(case, &dict, device, |block, x, [h0, start_state]| {
         block.forward_with(x, options.clone().state(h0).start_state(start_state))

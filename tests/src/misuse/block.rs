@@ -1,11 +1,12 @@
 //! Configurations, weights and calls of a block.
 
 use super::{H, I, Misuse, N, T, ndarray, zeros};
+use crate::runs::Cast;
 use burn::{
     module::{Module, Param},
     tensor::{DType, Device, Tensor},
 };
-use gru_op::{GruBlock, GruBlockConfig, GruLayer, Precision, SequenceOptions};
+use gru_op::{Direction, GruBlock, GruBlockConfig, GruLayer, Precision, SequenceOptions};
 
 fn config() -> GruBlockConfig {
     GruBlockConfig::new(I, H)
@@ -169,5 +170,22 @@ pub const BLOCK: &[Misuse] = &[
             prepared.step(zeros([N, I]), Some(state));
         },
         "PreparedGru::step: state must be on a device without autodiff",
+    ),
+    (
+        || {
+            let turn = |layer: &mut GruLayer| layer.direction = Direction::Reverse;
+            changed(turn).prepare(Precision::Full);
+        },
+        "layers.1.direction must be",
+    ),
+    (
+        || {
+            drop(
+                init(config())
+                    .map(&mut Cast(DType::F64))
+                    .prepare(Precision::Full),
+            )
+        },
+        "layers.0.…got float64",
     ),
 ];

@@ -1,6 +1,7 @@
 //! Operators with the shapes of TensorFlow and MPSGraph.
 
 use super::{H, I, Misuse, N, T, zeros};
+use crate::conformance::mps_graph::arguments::Arguments;
 use gru_op::{
     Update,
     mps_graph::{self, GruDescriptor},
@@ -11,16 +12,12 @@ use gru_op::{
 fn mps_gru(secondary_bias: Option<usize>, change: fn(&mut GruDescriptor)) {
     let mut descriptor = GruDescriptor::new(Update::Keeps);
     change(&mut descriptor);
-    mps_graph::gru(
-        zeros([T, N, 3 * H]),
-        zeros::<2>([3 * H, H]),
-        None,
-        None,
-        None,
-        None,
-        secondary_bias.map(|len| zeros([len])),
-        &descriptor,
-    );
+    let arguments = Arguments::new(zeros([T, N, 3 * H]), zeros::<2>([3 * H, H]));
+    Arguments {
+        secondary_bias: secondary_bias.map(|len| zeros([len])),
+        ..arguments
+    }
+    .gru(&descriptor);
 }
 
 pub const ALL: &[Misuse] = &[
@@ -80,20 +77,9 @@ pub const ALL: &[Misuse] = &[
     (
         || {
             let state = || zeros([T, N, H]);
-            mps_graph::gru_gradients(
-                zeros([T, N, 3 * H]),
-                zeros::<2>([3 * H, H]),
-                state(),
-                state(),
-                state(),
-                None,
-                None,
-                None,
-                None,
-                None,
-                None,
-                &GruDescriptor::new(Update::Keeps),
-            );
+            let arguments = Arguments::new(zeros([T, N, 3 * H]), zeros::<2>([3 * H, H]));
+            let descriptor = GruDescriptor::new(Update::Keeps);
+            arguments.gradients(state(), state(), state(), None, &descriptor);
         },
         "mps_graph::gru_gradients: z_state [T, N, D·3H] must be [3, 2, 15], got [3, 2, 5]",
     ),

@@ -1,7 +1,7 @@
 //! Weights and inputs in other types than float32.
 
 use super::{T, calls, close, compare, configs};
-use crate::runs::{self, Cast, Dequantize};
+use crate::runs::Cast;
 use burn::{
     module::{Module, ModuleMapper, Param},
     tensor::{DType, Device, Tensor},
@@ -68,21 +68,6 @@ pub fn int8(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// Burn's own quantized parameters are dequantized.
-pub fn quantized(device: &Device) -> Result<(), String> {
-    let config = &configs()[0];
-    let block = config.init(device);
-    let quantized = runs::quantized(block.clone(), device);
-    let dequantized = quantized.clone().map(&mut Dequantize);
-    let prepared = quantized.prepare(Precision::Full);
-    compare(&prepared, &dequantized, config, device, 0.0)?;
-    let off = compare(&prepared, &block, config, device, 0.1)?;
-    if off == 0.0 {
-        return Err("expected quantized weights, got the original ones".into());
-    }
-    Ok(())
-}
-
 /// Half precision is a storage type: outputs are rounded to it.
 pub fn half(device: &Device) -> Result<(), String> {
     let config = &configs()[0];
@@ -95,21 +80,6 @@ pub fn half(device: &Device) -> Result<(), String> {
     }
     let expected = block.forward(x, None);
     close("half", (y, state), expected, Tolerance::F16.forward).map(drop)
-}
-
-pub fn float64(device: &Device) -> Result<(), String> {
-    let block = configs()[0].init(device).map(&mut Cast(DType::F64));
-    match block.try_prepare(Precision::Full) {
-        Err(error @ GruError::Float64 { .. }) => {
-            let text = error.to_string();
-            if text.starts_with("layers.0.") && text.contains("got float64") {
-                Ok(())
-            } else {
-                Err(text)
-            }
-        }
-        other => Err(format!("expected an error about float64, got {other:?}")),
-    }
 }
 
 /// Other backends have full precision only, and no stream.

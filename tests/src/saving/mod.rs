@@ -29,7 +29,6 @@ const TESTS: &[(&str, Test)] = &[
     ("round-trip", round_trip),
     ("with-burn", with_burn),
     ("another-configuration", another_configuration),
-    ("modified-layers", modified::modified_layers),
     ("saved-blocks-load", modified::saved_blocks_load),
     ("one-bias", one_bias),
     ("no-extension", no_extension),

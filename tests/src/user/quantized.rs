@@ -9,11 +9,11 @@ use burn::{
     module::Module,
     tensor::{DType, Device},
 };
-use gru_op::GruBlockConfig;
+use gru_op::{GruBlockConfig, Precision};
 
 pub const TESTS: &[(&str, Test)] = &[("quantized", quantized)];
 
-/// Forward, step and gates of a quantized block equal the results of a block with the dequantized
+/// Forward, step, gates and the prepared form of a quantized block equal the results of a block with the dequantized
 /// weights, which differ from the original weights.
 fn quantized(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
@@ -27,10 +27,12 @@ fn quantized(device: &Device) -> Result<(), String> {
         let (y, state) = block.forward(x.clone(), None);
         let (step, _) = block.step(x.clone().narrow(1, 0, 1).reshape([N, I]), None);
         let reset = block.gates(x.clone(), None).remove(1).reset;
-        [values(y), values(state), values(step), values(reset)]
+        let (prepared, _) = block.prepare(Precision::Full).forward(x.clone(), None);
+        let [y, prepared] = [y, prepared].map(values);
+        [y, values(state), values(step), values(reset), prepared]
     };
     let (got, expected, exact) = (run(&quantized), run(&kept), run(&block));
-    for (name, (got, expected)) in ["y", "state", "step", "reset"]
+    for (name, (got, expected)) in ["y", "state", "step", "reset", "prepared"]
         .into_iter()
         .zip(got.iter().zip(&expected))
     {

@@ -1,6 +1,6 @@
 //! One block in several threads.
 
-use super::{H, I, Test, equal, expect, outputs, runs, values};
+use super::{H, I, Test, equal, expect, input, outputs, runs, values};
 use burn::{
     module::Module,
     optim::GradientsParams,
@@ -8,8 +8,8 @@ use burn::{
 };
 use gru_convert::StateDict;
 use gru_op::{
-    GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruSpec, GruWeights,
-    SequenceOptions,
+    GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruSpec, GruWeights, Precision,
+    PreparedGru, SequenceOptions,
 };
 use gru_testkit::random::numbers;
 use std::thread;
@@ -32,6 +32,7 @@ pub fn types() {
     both::<SequenceOptions<2>>();
     both::<GruSpec>();
     both::<GruWeights>();
+    both::<PreparedGru>();
     both::<StateDict>();
 }
 
@@ -44,9 +45,12 @@ fn at_once<R: Send>(run: impl Fn() -> R + Sync) -> Vec<R> {
     })
 }
 
-/// Sequences and steps, including a block with lazily initialized parameters.
+/// Sequences and steps, including a block with lazily initialized parameters, and sequences of a prepared block.
 fn threads_infer(device: &Device) -> Result<(), String> {
     let block = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
+    let prepared = GruBlockConfig::new(I, H)
+        .init(device)
+        .prepare(Precision::Int8);
     let found = at_once(|| {
         let sequence = outputs(&block, device);
         let mut state = None;
@@ -54,11 +58,14 @@ fn threads_infer(device: &Device) -> Result<(), String> {
         for _ in 0..50 {
             state = Some(block.step(x.clone(), state).1);
         }
-        [sequence, values(state.expect("there is at least one step"))]
+        let (y, _) = prepared.forward(input(device), None);
+        let stepped = values(state.expect("there is at least one step"));
+        [sequence, stepped, values(y)]
     });
     for other in &found[1..] {
         equal("outputs of another thread", &other[0], &found[0][0])?;
         equal("steps of another thread", &other[1], &found[0][1])?;
+        equal("prepared, in another thread", &other[2], &found[0][2])?;
     }
     equal(
         "outputs of one thread",

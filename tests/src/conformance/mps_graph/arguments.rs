@@ -22,6 +22,19 @@ pub struct Arguments {
 }
 
 impl Arguments {
+    /// Without optional arguments.
+    pub fn new(source: Tensor<3>, recurrent_weight: impl Into<RecurrentWeight>) -> Self {
+        Self {
+            source,
+            recurrent_weight: recurrent_weight.into(),
+            input_weight: None,
+            bias: None,
+            init_state: None,
+            mask: None,
+            secondary_bias: None,
+        }
+    }
+
     pub fn gru(&self, descriptor: &GruDescriptor) -> Vec<Tensor<3>> {
         let all = self.clone();
         gru(
