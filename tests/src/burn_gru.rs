@@ -137,9 +137,12 @@ fn configurations() -> Result<(), String> {
         ] {
             let block: GruBlock = block.map_err(|error: GruError| error.to_string())?;
             let config = config.map_err(|error| error.to_string())?;
-            block
-                .check_config(&config)
-                .map_err(|error| error.to_string())?;
+            let dict = gru_convert::burn::export(&block, "").map_err(text)?;
+            let read = gru_convert::burn::import(&dict, "", &config, &device).map_err(text)?;
+            for block in [&block, &read] {
+                let equal = block.check_config(&config);
+                equal.map_err(|error| error.to_string())?;
+            }
             if (block.config().bias, block.batch_first) != (config.bias, config.batch_first) {
                 return Err(format!("expected {config}, got {}", block.config()));
             }

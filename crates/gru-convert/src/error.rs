@@ -36,6 +36,12 @@ pub enum ConvertError {
         /// The name.
         key: String,
     },
+    /// The arrays do not match the parameters of a model one to one.
+    #[error("{}", differences.join("; "))]
+    Unmatched {
+        /// Parameters without an array, arrays without a parameter, and arrays of another shape.
+        differences: Vec<String>,
+    },
     /// The configuration does not match the imported GRU.
     #[error(
         "{what} of the configuration: expected {expected}, as the imported GRU has it, got {actual}"

@@ -10,8 +10,9 @@
 //! | Apple's `MPSGraph` | [`mps_graph`] | `inputWeight [D·3H,I]`, `recurrentWeight [3H,H]` or `[2,3H,H]` | rows z, r, n or r, z, n | `[D·3H]`, and `[D·H]` |
 //! | oneDNN, vanilla and LBR | [`onednn`] | `[L,D,I,3,H]`, `[L,D,H,3,H]` | z, r, n | `[L,D,3,H]` or `[L,D,4,H]` |
 //! | cuDNN, one pseudo-layer | [`cudnn`] | `[H,I]`, `[H,H]` for each gate | r, z, n | six `[H]` |
+//! | Burn `Gru`, `BiGru` | [`burn`](mod@burn) | `[I,H]`, `[H,H]` for each gate | r, z, n | six `[H]` |
 //!
-//! Burn's own modules need no converter: `GruBlock::try_from(gru)`.
+//! A module of Burn in memory needs no converter: `GruBlock::try_from(gru)`.
 //!
 //! A [`StateDict`] contains arrays with a system's own names, from a file or from the program. Every
 //! module has the same three functions:
@@ -23,6 +24,8 @@
 //!   noise may differ.
 //! - `export(&block, prefix)` writes the arrays, which `import` reads unchanged. It returns an error if the
 //!   system cannot compute what the block does.
+//!
+//! [`pytorch::load`] and [`burn::load`] load a whole model, whose GRUs are blocks.
 //!
 //! ONNX and MPSGraph describe the GRU next to the arrays, in [`onnx::Attributes`] and
 //! [`GruDescriptor`](gru_op::mps_graph::GruDescriptor). There `config` takes this description too, and
@@ -49,7 +52,7 @@
 //!
 //! | feature | files |
 //! |---|---|
-//! | `store` | reads `.pt` and `.safetensors`, writes `.safetensors` |
+//! | `store` | reads `.pt`, `.safetensors` and `.bpk`, writes `.safetensors`; loads whole models |
 //! | `npz` | reads NumPy's `.npz` |
 //! | `keras` | reads Keras' `.weights.h5`, `.keras` and `.h5` |
 //! | `onnx` | reads and writes `.onnx` |
@@ -61,10 +64,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arrays;
+pub mod burn;
 pub mod cudnn;
 mod error;
 mod files;
 pub mod keras;
+mod model;
 pub mod mps_graph;
 pub mod onednn;
 pub mod onnx;

@@ -40,6 +40,7 @@
 use crate::{
     arrays::{self, Array, Form::*, Parameter::*, RZN},
     error::ConvertError,
+    model,
     state_dict::StateDict,
     system::{PLAIN, System},
 };
@@ -102,6 +103,47 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
         bias: arrays::has_bias(block),
     };
     arrays::export(&block.layers, &keys.arrays(prefix, &block.config()))
+}
+
+/// Replaces the arrays of each `nn.GRU` and `nn.GRUCell` by the parameters of a [`GruBlock`], such as
+/// `encoder.gru.layers.0.w_ih`. Other arrays stay. [`load`] does this too, so call this function only to rename the
+/// result.
+///
+/// # Errors
+/// As [`import`].
+pub fn blocks(dict: StateDict, device: &Device) -> Result<StateDict, ConvertError> {
+    model::blocks(dict, prefix_of, |gru, prefix| {
+        import(gru, prefix, &config(gru, prefix)?, device)
+    })
+}
+
+/// The model with the arrays of a PyTorch model, whose modules `nn.GRU` and `nn.GRUCell` are blocks in `model`: each array
+/// becomes one parameter, and no parameter is left out. [`StateDict::renamed`] changes names first, if they differ. Other
+/// layers convert as with `burn-store`: `Linear` is transposed, normalization layers have other names, and the numbers in
+/// an `nn.Sequential` may have gaps.
+///
+/// The blocks in `model` must have PyTorch's reset and activations, which are the default. Parameters become the
+/// default float type of the model's device.
+///
+/// # Errors
+/// As [`import`], or if arrays and parameters do not match.
+#[cfg(feature = "store")]
+pub fn load<M: burn::module::Module>(mut dict: StateDict, model: M) -> Result<M, ConvertError> {
+    // Burn's BatchNorm does not count batches.
+    dict.tensors
+        .retain(|key, _| !key.ends_with("num_batches_tracked"));
+    model::load(dict, model, blocks, burn_store::PyTorchToBurnAdapter, true)
+}
+
+/// The prefix of the module, if it is an array of an `nn.GRU` or `nn.GRUCell`.
+fn prefix_of<'a>(_: &StateDict, key: &'a str) -> Option<&'a str> {
+    let (prefix, suffix) = NAMES.iter().find_map(|name| key.rsplit_once(name))?;
+    let prefix = prefix.strip_suffix("parametrizations.").unwrap_or(prefix);
+    let is_own = ["_", ".original"]
+        .iter()
+        .any(|start| suffix.starts_with(start));
+    let is_path = prefix.is_empty() || prefix.ends_with('.');
+    (is_path && (is_own || suffix.is_empty())).then_some(prefix)
 }
 
 /// The arrays under `prefix`, with the product `g·v/‖v‖` in place of `g` and `v`.

@@ -24,6 +24,8 @@ pub(crate) struct System {
     pub own_activations: bool,
     /// Whether it bounds pre-activations.
     pub clip_gates: bool,
+    /// Whether it bounds states.
+    pub clip_state: bool,
 }
 
 /// One forward layer with sigmoid gates and a tanh candidate. All systems support it, and each lists its
@@ -38,6 +40,7 @@ pub(crate) const PLAIN: System = System {
     activations: |activations| *activations == Activations::default(),
     own_activations: false,
     clip_gates: false,
+    clip_state: false,
 };
 
 impl System {
@@ -108,7 +111,8 @@ impl System {
                 (!(self.activations)(&spec.activations)).then(|| format!("{:?}", spec.activations)),
                 clip(spec.clip_gates.filter(|_| !self.clip_gates))
                     .map(|c| format!("clip_gates {c}")),
-                clip(spec.clip_state).map(|c| format!("clip_state {c}")),
+                clip(spec.clip_state.filter(|_| !self.clip_state))
+                    .map(|c| format!("clip_state {c}")),
                 (kind(&spec) != first).then(|| "layers or directions of different GRUs".into()),
             ];
             if let Some(what) = lacking.into_iter().flatten().next() {

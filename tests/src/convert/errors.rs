@@ -24,6 +24,10 @@ pytorch both | dropout=1.5 | GruBlockConfig: dropout must be a probability, expe
 pytorch both | spec.reset=BeforeMatmul | PyTorch cannot express Reset::BeforeMatmul
 pytorch both | spec.clip_gates=2.0 | PyTorch cannot express clip_gates 2
 pytorch both | reverse=true | PyTorch cannot express a layer in reverse only
+burn both | new_gate.bias 5 | new_gate.bias: not expected; {burn}
+burn none | new_gate.input_transform.bias 5 | reset_gate.input_transform.bias: expected a tensor of this name, got none
+burn both bidirectional=true | reverse.new_gate.hidden_transform.weight 4x5 | reverse.new_gate.hidden_transform.weight: expected shape [5, 5], got [4, 5]
+burn both | num_layers=2 | num_layers of the configuration: expected 1, as the imported GRU has it, got 2
 keras both | spec.reset=BeforeMatmul | reset of the configuration: expected AfterMatmul, as the imported GRU has it, got BeforeMatmul
 keras both | bias 1x2x15 | bias: expected [3H], or [2, 3H] with reset_after, got shape [1, 2, 15]
 keras both | scale 5 | scale: not expected; {keras}
@@ -44,21 +48,23 @@ onnx both | P 1 | P: not expected; a GRU has W, R and B
 
 const TORCH_NAMES: &str = "an nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, each also with \
                            _reverse";
+const BURN_NAMES: &str = "a Gru has reset_gate, update_gate and new_gate, each with input_transform and \
+                          hidden_transform, each with weight and bias, a BiGru has them under forward. and reverse.";
 const KERAS_NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a Bidirectional has them \
                            under forward_… and backward_…";
 
 /// What some systems cannot express, options of such a block, and the systems that can.
 const EXPORTS: &str = r#"
 several layers | d_input=5 num_layers=2 | pytorch onednn
-both directions | bidirectional=true | pytorch keras mps_graph onednn onnx
+both directions | bidirectional=true | pytorch burn keras mps_graph onednn onnx
 a layer in reverse only | reverse=true | keras mps_graph onednn onnx
-Reset::BeforeMatmul | spec.reset=BeforeMatmul | keras tensorflow mps_graph onednn onnx
-Reset::AfterMatmul | spec.reset=AfterMatmul | pytorch keras mps_graph onednn cudnn onnx
+Reset::BeforeMatmul | spec.reset=BeforeMatmul | burn keras tensorflow mps_graph onednn onnx
+Reset::AfterMatmul | spec.reset=AfterMatmul | pytorch burn keras mps_graph onednn cudnn onnx
 Update::Takes | spec.update=Takes | mps_graph
 Activations { reset: Tanh, update: Sigmoid, candidate: Tanh } | spec.activations.reset=Tanh | mps_graph
-Activations { reset: Sigmoid, update: Sigmoid, candidate: Elu { alpha: 0.5 } } | spec.activations.candidate={"Elu":{"alpha":0.5}} | onnx
+Activations { reset: Sigmoid, update: Sigmoid, candidate: Elu { alpha: 0.5 } } | spec.activations.candidate={"Elu":{"alpha":0.5}} | burn onnx
 clip_gates 2 | spec.clip_gates=2.0 | onnx
-clip_state 1.5 | spec.clip_state=1.5 |
+clip_state 1.5 | spec.clip_state=1.5 | burn
 zoneout | zoneout=0.1 |
 "#;
 
@@ -294,6 +300,7 @@ pub fn trials() -> impl Iterator<Item = Trial> {
         |name: &str, expected: &str, run: Box<dyn FnOnce() -> Result<(), ConvertError> + Send>| {
             let expected = expected
                 .replace("{pytorch}", TORCH_NAMES)
+                .replace("{burn}", BURN_NAMES)
                 .replace("{keras}", KERAS_NAMES);
             Trial::test(format!("convert/error/{name}"), move || match run() {
                 Ok(()) => Err("expected an error".into()),

@@ -3,13 +3,15 @@
 mod errors;
 mod layouts;
 mod round_trips;
+mod whole;
 
 use burn::{
     config::Config,
     tensor::{Device, Distribution, Tensor, TensorData},
 };
 use gru_convert::{
-    ConvertError, StateDict, cudnn, keras, mps_graph, onednn, onnx, pytorch, tensorflow,
+    ConvertError, StateDict, burn as burns, cudnn, keras, mps_graph, onednn, onnx, pytorch,
+    tensorflow,
 };
 use gru_op::{Activation, Direction, GruBlock, GruBlockConfig, GruWeights, Reset};
 use gru_testkit::close::{Tolerance, close};
@@ -28,6 +30,7 @@ pub fn trials() -> Vec<Trial> {
     round_trips::trials()
         .chain(layouts::trials())
         .chain(errors::trials())
+        .chain(whole::trials())
         .collect()
 }
 
@@ -105,8 +108,9 @@ fn rows<const C: usize>(table: &'static str) -> impl Iterator<Item = [&'static s
 }
 
 /// The systems, and their names in errors.
-const SYSTEMS: [(&str, &str); 7] = [
+const SYSTEMS: [(&str, &str); 8] = [
     ("pytorch", "PyTorch"),
+    ("burn", "Burn"),
     ("keras", "Keras"),
     ("tensorflow", "GRUBlockCell"),
     ("mps_graph", "MPSGraph"),
@@ -137,6 +141,7 @@ fn export(
     }
     match system {
         "pytorch" => through!(pytorch),
+        "burn" => through!(burns),
         "keras" => through!(keras),
         "tensorflow" => through!(tensorflow),
         "onednn" => through!(onednn),

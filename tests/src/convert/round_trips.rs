@@ -9,6 +9,10 @@ pytorch/deep         | both      | num_layers=3 bidirectional=true
 pytorch/deep-no-bias | none      | num_layers=3 bidirectional=true
 pytorch/cell         | both      |
 pytorch/cell-no-bias | none      |
+burn                 | both      |
+burn/no-bias         | none      |
+burn/both            | both      | bidirectional=true spec.reset=BeforeMatmul
+burn/elu             | both      | spec.activations.candidate={"Elu":{"alpha":0.5}} spec.clip_state=0.5
 keras/after          | both      |
 keras/before         | input     | spec.reset=BeforeMatmul
 keras/no-bias        | none      | spec.reset=BeforeMatmul
@@ -77,8 +81,12 @@ fn through(name: &str, block: &GruBlock) -> Result<(StateDict, GruBlock), Conver
         dict = dict.renamed(|key| CELL.iter().fold(key.to_owned(), in_cell))?;
     }
     let layer = &block.layers[0];
-    // Keras and oneDNN do not store these options in arrays.
+    // Burn, Keras and oneDNN do not store these options in arrays.
     let options = |mut config: GruBlockConfig| {
+        if system == "burn" {
+            config.spec = layer.spec;
+            return config;
+        }
         if !matches!(system, "keras" | "onednn") {
             return config;
         }
@@ -177,6 +185,7 @@ fn some_biases() -> Result<(), String> {
         "pytorch   | bidirectional=true
          keras     | bidirectional=true
          keras     | bidirectional=true spec.reset=BeforeMatmul
+         burn      | bidirectional=true
          onnx      | bidirectional=true
          mps_graph | bidirectional=true
          onednn    | d_input=5 num_layers=2",

@@ -1,8 +1,10 @@
 //! Arrays from files: one module and one feature per format.
 
+#[cfg(feature = "store")]
+mod burnpack;
 #[cfg(feature = "keras")]
 mod keras;
-#[cfg(any(feature = "npz", feature = "keras"))]
+#[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
 mod limit;
 #[cfg(feature = "npz")]
 mod npz;

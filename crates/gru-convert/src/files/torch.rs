@@ -121,8 +121,7 @@ impl StateDict {
         let mut dict = Self::new();
         for (name, tensor) in tensors {
             let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
-            let data = checked(path, name, data)?;
-            dict.insert(name, data);
+            dict.insert(name, checked(path, name, data)?);
         }
         Ok(dict)
     }
@@ -195,7 +194,11 @@ fn expect_plain_tar(mut file: &File, held: u64) -> Result<(), String> {
 }
 
 /// Returns an error for booleans that are not 0 or 1.
-fn checked(path: &Path, name: &str, data: TensorData) -> Result<TensorData, ConvertError> {
+pub(super) fn checked(
+    path: &Path,
+    name: &str,
+    data: TensorData,
+) -> Result<TensorData, ConvertError> {
     if let DType::Bool(_) = data.dtype() {
         let checked = super::expect_bools(data.as_bytes());
         checked.map_err(|reason| failed(path, format!("{name}: {reason}")))?;
