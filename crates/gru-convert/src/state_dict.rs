@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default)]
 pub struct StateDict {
     pub(crate) tensors: BTreeMap<String, TensorData>,
-    /// Why an array is left out, by name.
+    /// Why an array is left out, by name. A name that ends with a slash is a group.
     left_out: BTreeMap<String, String>,
 }
 
@@ -207,13 +207,20 @@ impl StateDict {
         }
     }
 
+    /// The error for an array that is left out, or whose group is.
+    pub(crate) fn why_left_out(&self, key: &str) -> Option<ConvertError> {
+        let groups = key.match_indices('/').map(|(at, _)| &key[..=at]);
+        let reason = groups.chain([key]).find_map(|name| self.left_out.get(name));
+        reason.map(|reason| ConvertError::Tensor {
+            name: key.into(),
+            reason: reason.clone(),
+        })
+    }
+
     /// An array that is not empty, with this number of dimensions.
     fn numbers(&self, key: &str, rank: usize) -> Result<&TensorData, ConvertError> {
-        let missing = || match self.left_out.get(key).cloned() {
-            Some(reason) => ConvertError::Tensor {
-                name: key.into(),
-                reason,
-            },
+        let missing = || match self.why_left_out(key) {
+            Some(error) => error,
             None => GruError::MissingKey { key: key.into() }.into(),
         };
         let data = self.get(key).ok_or_else(missing)?;

@@ -102,6 +102,8 @@ pub mod gpu {
         Schedule, ScheduleError, SequenceTile, Settings, SettingsError, StepTile, Strategy,
     };
 }
+#[doc(hidden)]
+pub mod files;
 mod foreign;
 mod op;
 

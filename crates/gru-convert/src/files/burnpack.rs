@@ -1,10 +1,11 @@
 //! Burn's `.bpk` files.
 
-use super::{failed, limit, torch::checked};
+use super::{failed, torch::checked};
 use crate::{error::ConvertError, state_dict::StateDict};
-use burn::tensor::Bytes;
+use burn::tensor::{Bytes, TensorData};
 use burn_store::{bridge, burn_pack::Reader};
-use std::{fs, path::Path};
+use gru_op::files::{self, BURNPACK, Limit};
+use std::{io::Cursor, path::Path};
 
 impl StateDict {
     /// Reads the parameters of a record that Burn's `save_file` or `BurnpackStore` wrote.
@@ -14,17 +15,22 @@ impl StateDict {
     pub fn from_burnpack(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let failed = |error: &dyn std::fmt::Display| failed(path.display(), error);
-        let bytes = fs::read(path).map_err(|e| failed(&e))?;
-        let held = bytes.len() as u64;
-        let reader = Reader::from_bytes(Bytes::from_bytes_vec(bytes)).map_err(|e| failed(&e))?;
+        let bytes = files::read(path).map_err(|e| failed(&e))?;
+        let bytes = Bytes::from_elems(bytes).shared();
+        let reader = Reader::from_bytes(bytes.clone())
+            .map_err(|e| failed(&files::mismatch(BURNPACK, &mut Cursor::new(&bytes[..]), e)))?;
         let tensors = reader.into_tensors().map_err(|e| failed(&e))?;
-        // Arrays may share bytes of the file.
-        let claimed = tensors.iter().map(|tensor| tensor.byte_len() as u64).sum();
-        limit::check(held, claimed).map_err(|e| failed(&e))?;
-        let mut dict = Self::new();
+        let (mut dict, mut limit) = (Self::new(), Limit::new(bytes.len() as u64));
         for tensor in tensors {
             let name = tensor.name.clone();
+            // Arrays may share bytes of the file.
+            if let Err(reason) = limit.claim_array(tensor.shape.len(), tensor.byte_len() as u64) {
+                dict.insert_read(&name, Err(reason));
+                continue;
+            }
             let data = bridge::into_data(tensor).map_err(|e| failed(&format!("{name}: {e}")))?;
+            let (bytes, shape, dtype) = data.into_parts();
+            let data = TensorData::from_bytes(files::aligned(bytes, dtype), shape, dtype);
             dict.insert(&name, checked(path, &name, data)?);
         }
         Ok(dict)

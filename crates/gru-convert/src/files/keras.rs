@@ -1,22 +1,22 @@
 //! Files of Keras: `.h5` and `.weights.h5`, which are HDF5, and `.keras`, a zip archive that contains such
 //! a file.
 
-use super::{failed, limit, text};
+use super::{failed, text};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Element, TensorData, bf16, f16};
+use gru_op::files::{self, DEPTH, KERAS, Limit};
 use hdf5_pure::{
-    DType, Dataset, Datatype, DatatypeByteOrder, File, FloatingPointLayout, FormatError, Group,
-    Source,
+    DType, Dataset, Datatype, DatatypeByteOrder, Error, File, FloatingPointLayout, FormatError,
+    Group, Source,
 };
 use std::{
-    fs,
     io::{Cursor, Read},
     panic,
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
     thread,
 };
-use zip::ZipArchive;
+use zip::{ZipArchive, result::ZipError};
 
 /// The name of the weights in a `.keras` file.
 const WEIGHTS: &str = "model.weights.h5";
@@ -25,8 +25,10 @@ const ZIP: &[u8] = b"PK";
 /// Bytes of the stack on which a file is read. The reader calls itself for each level of a tree or a type, and a file may
 /// claim 65,535.
 const STACK: usize = 256 << 20;
-/// The maximum depth of groups. Models nest layers in layers, but not hundreds of times.
-const DEPTH: usize = 64;
+/// The advice for a group that cannot be read.
+const LINKS: &str = "a file from model.save_weights has no links";
+/// How many bytes each read counts at least.
+const READ: u64 = 256;
 
 impl StateDict {
     /// Reads the arrays of a `.weights.h5`, `.keras` or `.h5` file, with their paths in the file as
@@ -40,11 +42,10 @@ impl StateDict {
     /// Numbers keep their type.
     ///
     /// # Errors
-    /// If the file is invalid or compressed, if its arrays claim to be larger than such a file can be, or if its
-    /// groups contain each other.
+    /// If the file is invalid, or if its groups are nested too deep or contain each other.
     pub fn from_keras(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|e| failed(path.display(), e))?;
+        let bytes = files::read(path).map_err(|e| failed(path.display(), e))?;
         Self::from_keras_bytes(path.display().to_string(), bytes)
     }
 
@@ -82,10 +83,11 @@ fn on_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 /// The weights in a `.keras` file.
 fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let of = |reason: &dyn std::fmt::Display| format!("{WEIGHTS}: {reason}");
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(text)?;
-    let entry = archive.by_name(WEIGHTS).map_err(|e| of(&e))?;
+    let other = |error: ZipError| files::mismatch(KERAS, &mut Cursor::new(bytes), error);
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(other)?;
+    let entry = archive.by_name(WEIGHTS).map_err(other)?;
     let size = entry.size();
-    limit::check(bytes.len() as u64, size)?;
+    Limit::new(bytes.len() as u64).claim(size)?;
     let mut weights = Vec::new();
     let mut entry = entry.take(size.saturating_add(1));
     entry.read_to_end(&mut weights).map_err(|e| of(&e))?;
@@ -97,17 +99,17 @@ fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 fn read(bytes: Vec<u8>) -> Result<StateDict, String> {
-    let held = bytes.len() as u64;
+    let start = bytes[..bytes.len().min(512)].to_vec();
     let mut traversal = Traversal {
-        held,
-        claimed: 0,
+        limit: Limit::new(bytes.len() as u64),
         dict: StateDict::new(),
     };
     let source = Limited {
+        left: AtomicU64::new(traversal.limit.largest()),
         bytes,
-        left: AtomicU64::new(limit::largest(held)),
     };
-    let file = File::from_source(source).map_err(text)?;
+    let file = File::from_source(source)
+        .map_err(|e| files::mismatch(KERAS, &mut Cursor::new(start), e))?;
     traversal.group(&file.root(), "", 0)?;
     Ok(traversal.dict)
 }
@@ -126,13 +128,13 @@ impl Source for Limited {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
         let size = buffer.len() as u64;
-        let left = |left: u64| left.checked_sub(size);
+        let left = |left: u64| left.checked_sub(size.max(READ));
         if self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
             .is_err()
         {
-            let largest = limit::largest(self.len());
+            let largest = Limit::new(self.len()).largest();
             let reason =
                 format!("groups contain each other: reading takes more than {largest} bytes");
             return Err(FormatError::Source(reason));
@@ -149,10 +151,38 @@ impl Source for Limited {
     }
 }
 
+/// Why an array or a group cannot be read.
+enum Unread {
+    /// It has something that this crate does not read.
+    LeftOut(String),
+    /// The file is damaged.
+    Damaged(String),
+}
+
+impl From<String> for Unread {
+    fn from(reason: String) -> Self {
+        Self::LeftOut(reason)
+    }
+}
+
+impl From<Error> for Unread {
+    fn from(error: Error) -> Self {
+        let reason = error.to_string();
+        match error {
+            Error::Format(FormatError::UnexpectedEof { .. } | FormatError::Source(_)) => {
+                Self::Damaged(reason)
+            }
+            Error::Format(FormatError::UnsupportedFilter(_)) => {
+                Self::LeftOut(format!("{reason}; write it without compression"))
+            }
+            _ => Self::LeftOut(reason),
+        }
+    }
+}
+
 /// The state of the traversal.
 struct Traversal {
-    held: u64,
-    claimed: u64,
+    limit: Limit,
     dict: StateDict,
 }
 
@@ -161,12 +191,31 @@ impl Traversal {
         if depth > DEPTH {
             return Err(format!("expected groups {DEPTH} deep at most, got {path}"));
         }
-        for (name, dataset) in group.iter_datasets().map_err(|e| format!("{path}: {e}"))? {
+        let members = group
+            .iter_datasets()
+            .and_then(|d| Ok((d, group.iter_groups()?)));
+        let (datasets, groups) = match members.map_err(Unread::from) {
+            Ok(members) => members,
+            // A link that the reader does not know makes a group unreadable, but not the others.
+            Err(Unread::LeftOut(reason)) if depth > 0 => {
+                let reason = format!("its group cannot be read, {reason}; {LINKS}");
+                self.dict.insert_read(path, Err(reason));
+                return Ok(());
+            }
+            Err(Unread::LeftOut(reason) | Unread::Damaged(reason)) => {
+                return Err(format!("{path}: {reason}"));
+            }
+        };
+        for (name, dataset) in datasets {
             let name = self.name(path, &name)?;
-            let array = self.array(&dataset).map_err(|e| format!("{name}: {e}"))?;
+            let array = match self.array(&dataset) {
+                Ok(array) => Ok(array),
+                Err(Unread::LeftOut(reason)) => Err(reason),
+                Err(Unread::Damaged(reason)) => return Err(format!("{name}: {reason}")),
+            };
             self.dict.insert_read(&name, array);
         }
-        for (name, inner) in group.iter_groups().map_err(|e| format!("{path}: {e}"))? {
+        for (name, inner) in groups {
             let name = self.name(path, &name)?;
             self.group(&inner, &format!("{name}/"), depth + 1)?;
         }
@@ -175,55 +224,50 @@ impl Traversal {
 
     /// The path of a group or an array. Long paths of many arrays would be larger than the file.
     fn name(&mut self, path: &str, name: &str) -> Result<String, String> {
-        self.claim((path.len() + name.len()) as u64)?;
+        self.limit.claim((path.len() + name.len()) as u64)?;
         Ok(format!("{path}{name}"))
     }
 
-    fn claim(&mut self, bytes: u64) -> Result<(), String> {
-        self.claimed = self.claimed.saturating_add(bytes);
-        limit::check(self.held, self.claimed)
-    }
-
-    /// The values of a dataset. The inner error is an unknown type.
-    fn array(&mut self, dataset: &Dataset) -> Result<Result<TensorData, String>, String> {
-        let sizes = dataset.shape().map_err(text)?;
-        let element = dataset.element_size().map_err(text)?;
+    /// The values of a dataset.
+    fn array(&mut self, dataset: &Dataset) -> Result<TensorData, Unread> {
+        let sizes = dataset.shape()?;
+        let element = dataset.element_size()?;
         let bytes = sizes.iter().try_fold(element, |n, &m| n.checked_mul(m));
         let bytes = bytes.ok_or_else(|| format!("no memory holds shape {sizes:?}"))?;
-        self.claim(bytes)?;
+        self.limit.claim_array(sizes.len(), bytes)?;
         let sizes: Result<Vec<usize>, _> = sizes.into_iter().map(usize::try_from).collect();
         let shape = sizes.map_err(text)?;
-        Ok(Ok(match dataset.dtype().map_err(text)? {
-            DType::F32 => data(shape, dataset.read_f32())?,
-            DType::F64 => data(shape, dataset.read_f64())?,
-            DType::I8 => data(shape, dataset.read_i8())?,
-            DType::I16 => data(shape, dataset.read_i16())?,
-            DType::I32 => data(shape, dataset.read_i32())?,
-            DType::I64 => data(shape, dataset.read_i64())?,
-            DType::U8 => data(shape, dataset.read_u8())?,
-            DType::U16 => data(shape, dataset.read_u16())?,
-            DType::U32 => data(shape, dataset.read_u32())?,
-            DType::U64 => data(shape, dataset.read_u64())?,
+        match dataset.dtype()? {
+            DType::F32 => data(shape, dataset.read_f32()),
+            DType::F64 => data(shape, dataset.read_f64()),
+            DType::I8 => data(shape, dataset.read_i8()),
+            DType::I16 => data(shape, dataset.read_i16()),
+            DType::I32 => data(shape, dataset.read_i32()),
+            DType::I64 => data(shape, dataset.read_i64()),
+            DType::U8 => data(shape, dataset.read_u8()),
+            DType::U16 => data(shape, dataset.read_u16()),
+            DType::U32 => data(shape, dataset.read_u32()),
+            DType::U64 => data(shape, dataset.read_u64()),
             DType::Other(kind) if is_bfloat16(&kind, dataset)? => {
-                let bytes = dataset.read_raw().map_err(text)?;
+                let bytes = dataset.read_raw()?;
                 let number = |pair: &[u8]| bf16::from_le_bytes([pair[0], pair[1]]);
-                data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))?
+                data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))
             }
             DType::Other(kind) => {
                 let Some(order) = half(&kind) else {
                     let reason = format!("expected numbers of a usual type, got {kind:?}");
-                    self.claim(reason.len() as u64)?;
-                    return Ok(Err(reason));
+                    self.limit.claim(reason.len() as u64)?;
+                    return Err(reason.into());
                 };
-                let bytes = dataset.read_raw().map_err(text)?;
+                let bytes = dataset.read_raw()?;
                 let number = |pair: &[u8]| match order {
                     DatatypeByteOrder::BigEndian => f16::from_be_bytes([pair[0], pair[1]]),
                     _ => f16::from_le_bytes([pair[0], pair[1]]),
                 };
-                data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))?
+                data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))
             }
-            _ => return Ok(Err("expected numbers, got another type".into())),
-        }))
+            _ => Err(String::from("expected numbers, got another type").into()),
+        }
     }
 }
 
@@ -249,11 +293,11 @@ fn half(kind: &Datatype) -> Option<DatatypeByteOrder> {
 }
 
 /// Whether numbers are bfloat16, for which HDF5 has no type. Keras names it in an attribute.
-fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, String> {
+fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, Unread> {
     if !matches!(kind, Datatype::Opaque { size: 2, .. }) {
         return Ok(false);
     }
-    let attributes = dataset.attrs().map_err(text)?;
+    let attributes = dataset.attrs()?;
     let name = attributes.get("dtype").and_then(|name| name.as_str());
     Ok(name == Some("bfloat16"))
 }
@@ -261,13 +305,13 @@ fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, String> {
 fn data<E: Element>(
     shape: Vec<usize>,
     numbers: Result<Vec<E>, hdf5_pure::Error>,
-) -> Result<TensorData, String> {
-    let numbers = numbers.map_err(text)?;
+) -> Result<TensorData, Unread> {
+    let numbers = numbers?;
     // Values that the file does not store cannot be weights.
     if shape.iter().product::<usize>() == numbers.len() {
         Ok(TensorData::new(numbers, shape))
     } else {
-        Err(format!("shape {shape:?}, but {} numbers", numbers.len()))
+        Err(format!("shape {shape:?}, but {} numbers", numbers.len()).into())
     }
 }
 

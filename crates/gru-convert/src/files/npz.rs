@@ -2,12 +2,12 @@
 //!
 //! Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
-use super::{failed, limit, text};
+use super::{failed, in_row_major_order, text};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{BoolStore, DType, TensorData};
+use gru_op::files::{self, Limit, NPZ};
 use ndarray_npy::npy::header::Header;
 use std::{
-    fs::File,
     io::{BufReader, Read, Seek, SeekFrom},
     path::Path,
 };
@@ -27,11 +27,10 @@ impl StateDict {
     /// order.
     ///
     /// # Errors
-    /// If the file is invalid or contains anything except arrays, or if its arrays claim to
-    /// be larger than they are or than such a file can be.
+    /// If the file is invalid or contains anything except arrays, or if an array claims to be larger than it is.
     pub fn from_npz(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|e| failed(path.display(), e))?;
+        let file = files::open(path).map_err(|e| failed(path.display(), e))?;
         Self::from_npz_reader(path.display().to_string(), BufReader::new(file))
     }
 
@@ -50,28 +49,39 @@ impl StateDict {
 
 fn read(mut reader: impl Read + Seek) -> Result<StateDict, String> {
     let held = reader.seek(SeekFrom::End(0)).map_err(text)?;
-    let mut files = ZipArchive::new(reader).map_err(text)?;
-    let mut claimed: u64 = 0;
-    for k in 0..files.len() {
-        let size = files.by_index(k).map_err(text)?.size();
-        claimed = claimed.saturating_add(size);
+    let mut archive = match ZipArchive::new(&mut reader) {
+        Ok(archive) => archive,
+        Err(error) => return Err(files::mismatch(NPZ, &mut reader, error)),
+    };
+    let is_array = |name: &str| name.ends_with(".npy");
+    let has_arrays = archive.file_names().flatten().any(|name| is_array(&name));
+    if !has_arrays && !archive.is_empty() {
+        drop(archive);
+        return Err(files::mismatch(
+            NPZ,
+            &mut reader,
+            "it has no arrays, NAME.npy",
+        ));
     }
-    limit::check(held, claimed)?;
-    let mut dict = StateDict::new();
-    for k in 0..files.len() {
-        let entry = files.by_index(k).map_err(text)?;
+    let (mut dict, mut limit) = (StateDict::new(), Limit::new(held));
+    for k in 0..archive.len() {
+        let entry = archive.by_index(k).map_err(text)?;
         let file = entry.name().map_err(text)?.into_owned();
         let of = |reason: String| format!("{file}: {reason}");
         let Some(name) = file.strip_suffix(".npy") else {
             return Err(of("expected an array, NAME.npy".into()));
         };
         let size = entry.size();
-        dict.insert_read(name, array(entry, size).map_err(of)?);
+        let array = match limit.claim(size.max(entry.compressed_size())) {
+            Ok(()) => array(entry, size).map_err(of)?,
+            Err(reason) => Err(reason),
+        };
+        dict.insert_read(name, array);
     }
     Ok(dict)
 }
 
-/// Reads one `.npy` file of `size` bytes. The inner error is an unknown type.
+/// Reads one `.npy` file of `size` bytes. The inner error is an array that Burn cannot have.
 fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, String> {
     let start = start(&mut file)?;
     let header = Header::from_reader(&mut &start[..]).map_err(text)?;
@@ -83,6 +93,9 @@ fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, S
         )));
     };
     let (shape, width) = (header.shape, dtype.size());
+    if let Err(reason) = files::check_rank(shape.len()) {
+        return Ok(Err(reason));
+    }
     let mut sizes = shape.iter().map(|&n| n as u64);
     let bytes = sizes.try_fold(width as u64, u64::checked_mul);
     let there = size.saturating_sub(start.len() as u64);
@@ -108,7 +121,13 @@ fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, S
         super::expect_bools(&data)?;
     }
     if header.layout.is_fortran() && shape.len() > 1 {
-        data = in_row_major_order(&data, width, &shape);
+        let mut next = 1;
+        let strides = shape.iter().map(|size| {
+            let stride = next;
+            next *= size;
+            stride
+        });
+        data = in_row_major_order(&data, width, &shape, &strides.collect::<Vec<_>>());
     }
     Ok(Ok(TensorData::from_bytes_vec(data, shape, dtype)))
 }
@@ -165,24 +184,6 @@ fn number_type(descr: &str) -> Option<(DType, bool)> {
         "|" if dtype.size() == 1 => Some((dtype, false)),
         _ => None,
     }
-}
-
-/// Numbers of `width` bytes in row-major order, from Fortran's order.
-fn in_row_major_order(data: &[u8], width: usize, shape: &[usize]) -> Vec<u8> {
-    let mut index = vec![0; shape.len()];
-    let mut numbers = Vec::with_capacity(data.len());
-    while numbers.len() < data.len() {
-        let place = (index.iter().zip(shape)).rfold(0, |at, (&i, &n)| at * n + i);
-        numbers.extend_from_slice(&data[place * width..][..width]);
-        for (i, &n) in index.iter_mut().zip(shape).rev() {
-            *i += 1;
-            if *i < n {
-                break;
-            }
-            *i = 0;
-        }
-    }
-    numbers
 }
 
 #[cfg(test)]

@@ -1,43 +1,37 @@
-//! PyTorch's `.pt` files, and `.safetensors`.
+//! PyTorch's `.pt` files.
 
+mod scan;
+
+use super::text;
 use crate::{error::ConvertError, state_dict::StateDict};
-use burn::tensor::{BoolStore, DType, TensorData};
-use burn_store::{ModuleStore, PytorchStore, bridge, burn_pack::AtomicFile};
-use gru_op::GruError;
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use burn::tensor::{DType, TensorData};
+use burn_store::{ModuleStore, PytorchStore, PytorchStoreError, bridge, pytorch::PytorchError};
+use gru_op::files::{self, Limit, PYTORCH};
 use std::{
-    fs::{self, File},
-    io::{Read, Seek, SeekFrom, Write},
+    fs::File,
+    io::{Read, Seek, SeekFrom},
     path::Path,
 };
 use zip::{CompressionMethod, ZipArchive};
 
-/// How many arrays may share a value of a file. Tied weights are one array with two names. A single
-/// value that claims to fill gigabytes is not a model.
-const SHARED: u128 = 16;
-
-/// Types of Burn and of safetensors.
-const DTYPES: [(DType, Dtype); 13] = [
-    (DType::F64, Dtype::F64),
-    (DType::F32, Dtype::F32),
-    (DType::F16, Dtype::F16),
-    (DType::BF16, Dtype::BF16),
-    (DType::I64, Dtype::I64),
-    (DType::I32, Dtype::I32),
-    (DType::I16, Dtype::I16),
-    (DType::I8, Dtype::I8),
-    (DType::U64, Dtype::U64),
-    (DType::U32, Dtype::U32),
-    (DType::U16, Dtype::U16),
-    (DType::U8, Dtype::U8),
-    (DType::Bool(BoolStore::Native), Dtype::BOOL),
-];
+/// The advice for a file with an object that the reader does not know.
+const PART: &str = "if only a part is needed, save it in Python: torch.save({k: v for k, v in state_dict.items() if \
+                    k.startswith(\"rnn.\")}, \"part.pt\")";
 
 impl StateDict {
     /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
     ///
     /// # Errors
-    /// If the file cannot be read as a state dict.
+    /// If the file cannot be read as a state dict. One tensor of a type that Burn does not have, or a Python object that
+    /// the reader does not know, such as a `defaultdict`, makes the whole file an error. Save the part in Python:
+    ///
+    /// ```python
+    /// part = {k: v for k, v in state_dict.items() if k.startswith("rnn.")}
+    /// torch.save(part, "part.pt")
+    /// ```
+    ///
+    /// Memory is limited by the size of the file, and time is not: a file that an attacker made can take minutes. Its
+    /// tensors may read the same megabytes thousands of times.
     pub fn from_pytorch(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         Self::from_store(pytorch(path.as_ref()), path.as_ref())
     }
@@ -55,71 +49,27 @@ impl StateDict {
         Ok(dict)
     }
 
-    /// Reads the tensors of a safetensors file.
-    ///
-    /// # Errors
-    /// If the file cannot be read as a safetensors file.
-    pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
-        let path = path.as_ref();
-        let bytes = fs::read(path).map_err(|e| failed(path, e))?;
-        Self::from_safetensors_bytes(path, bytes)
-    }
-
-    /// [`from_safetensors`](Self::from_safetensors) for the bytes of a file. Errors use `name` as its
-    /// path.
-    ///
-    /// # Errors
-    /// As [`from_safetensors`](Self::from_safetensors).
-    pub fn from_safetensors_bytes(
-        name: impl AsRef<Path>,
-        bytes: Vec<u8>,
-    ) -> Result<Self, ConvertError> {
-        let path = name.as_ref();
-        let mut dict = Self::new();
-        let file = SafeTensors::deserialize(&bytes).map_err(|e| failed(path, e))?;
-        for (name, tensor) in file.iter() {
-            let kind = tensor.dtype();
-            let dtype = DTYPES.iter().find(|(_, of_file)| *of_file == kind);
-            let Some(&(dtype, _)) = dtype else {
-                let reason = format!("expected numbers of a type of Burn, got {kind:?}");
-                dict.insert_read(name, Err(reason));
-                continue;
-            };
-            let (bytes, shape) = (tensor.data().to_vec(), tensor.shape());
-            let data = TensorData::from_bytes_vec(bytes, shape, dtype);
-            dict.insert(name, checked(path, name, data)?);
-        }
-        Ok(dict)
-    }
-
-    /// Writes a safetensors file, completely or not at all.
-    ///
-    /// # Errors
-    /// If the file cannot be written, or if an array does not contain floating-point numbers.
-    pub fn to_safetensors(&self, path: impl AsRef<Path>) -> Result<(), ConvertError> {
-        let path = path.as_ref();
-        let views: Result<Vec<_>, _> = self.tensors.iter().map(view).collect();
-        let bytes = safetensors::serialize(views?, None).map_err(|e| failed(path, e))?;
-        let (guard, mut file) = AtomicFile::create(path).map_err(|e| failed(path, e))?;
-        file.write_all(&bytes).map_err(|e| failed(path, e))?;
-        // Only this handle reports late write errors.
-        file.sync_all().map_err(|e| failed(path, e))?;
-        drop(file);
-        guard.commit().map_err(|e| failed(path, e))
-    }
-
     /// The tensors of a PyTorch file.
     fn from_store(mut store: PytorchStore, path: &Path) -> Result<Self, ConvertError> {
-        expect_plain(path).map_err(|reason| failed(path, reason))?;
-        let held = fs::metadata(path).map_err(|e| failed(path, e))?.len();
-        let tensors = store.get_all_tensors().map_err(|e| failed(path, e))?;
-        let claimed: u128 = tensors.values().map(|t| t.byte_len() as u128).sum();
-        if claimed > u128::from(held) * SHARED {
-            let reason = format!("it holds {held} bytes, but its arrays claim {claimed}");
-            return Err(failed(path, reason));
-        }
+        let mut file = files::open(path).map_err(|reason| failed(path, reason))?;
+        let mut limit = Limit::new(file.metadata().map_err(|e| failed(path, e))?.len());
+        expect_plain(&file, &limit).map_err(|reason| failed(path, reason))?;
+        let tensors = store.get_all_tensors().map_err(|error| {
+            let reason = match &error {
+                PytorchStoreError::Reader(PytorchError::Pickle(error)) => {
+                    format!("{error}; {PART}")
+                }
+                other => other.to_string(),
+            };
+            failed(path, files::mismatch(PYTORCH, &mut file, reason))
+        })?;
         let mut dict = Self::new();
         for (name, tensor) in tensors {
+            let bytes = tensor.byte_len() as u64;
+            if let Err(reason) = limit.claim_array(tensor.shape.len(), bytes) {
+                dict.insert_read(name, Err(reason));
+                continue;
+            }
             let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
             dict.insert(name, checked(path, name, data)?);
         }
@@ -132,24 +82,26 @@ fn pytorch(path: &Path) -> PytorchStore {
     PytorchStore::from_file(path).map_indices_contiguous(false)
 }
 
-/// Returns an error for a file that may be larger in memory than on disk: `torch.save` compresses nothing.
-fn expect_plain(path: &Path) -> Result<(), String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    let held = file.metadata().map_err(|e| e.to_string())?.len();
-    let mut header = Vec::new();
-    let start = (&file).take(512).read_to_end(&mut header);
-    start.map_err(|e| e.to_string())?;
-    if header.get(257..262) == Some(b"ustar") {
-        return expect_plain_tar(&file, held);
+/// Returns an error for a file that may be much larger in memory than on disk: `torch.save` compresses nothing.
+fn expect_plain(mut file: &File, limit: &Limit) -> Result<(), String> {
+    let mut start = [0; 512];
+    let read = file.read(&mut start).map_err(text)?;
+    if start[257..262] == *b"ustar" {
+        return expect_plain_tar(file, limit.held());
     }
-    if !header.starts_with(b"PK") {
+    if !start.starts_with(b"PK") {
+        let mut rest = start[..read].to_vec();
+        file.read_to_end(&mut rest).map_err(text)?;
+        return scan::check(&rest, limit.clone());
+    }
+    // The reader explains the error.
+    let Ok(mut archive) = ZipArchive::new(file) else {
         return Ok(());
-    }
-    let mut archive = ZipArchive::new(file).map_err(|e| e.to_string())?;
+    };
     let mut claimed = 0u64;
     for k in 0..archive.len() {
-        let entry = archive.by_index_raw(k).map_err(|e| e.to_string())?;
-        let name = entry.name().map_err(|e| e.to_string())?;
+        let mut entry = archive.by_index(k).map_err(text)?;
+        let name = entry.name().map_err(text)?.into_owned();
         if name.ends_with("/constants.pkl") || name.contains("/code/") {
             return Err(
                 "expected a state dict, got TorchScript; save torch.jit.load(file).state_dict()"
@@ -157,10 +109,15 @@ fn expect_plain(path: &Path) -> Result<(), String> {
             );
         }
         claimed = claimed.saturating_add(entry.size());
-        if entry.compression() != CompressionMethod::Stored || claimed > held {
+        if entry.compression() != CompressionMethod::Stored || claimed > limit.held() {
             return Err(format!(
                 "{name}: expected no compression, as torch.save writes, got some"
             ));
+        }
+        if name.ends_with("data.pkl") {
+            let mut pickle = Vec::new();
+            entry.read_to_end(&mut pickle).map_err(text)?;
+            scan::check(&pickle, limit.clone())?;
         }
     }
     Ok(())
@@ -175,7 +132,7 @@ fn expect_plain_tar(mut file: &File, held: u64) -> Result<(), String> {
     while at + BLOCK <= held {
         let read = file.seek(SeekFrom::Start(at));
         read.and_then(|_| file.read_exact(&mut header))
-            .map_err(|e| e.to_string())?;
+            .map_err(text)?;
         at += BLOCK;
         // Zeros fill the archive.
         if header == [0; BLOCK as usize] {
@@ -208,26 +165,6 @@ pub(super) fn checked(
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
     super::failed(path.display(), error)
-}
-
-/// An array for the safetensors writer.
-fn view<'a>(
-    (name, data): (&'a String, &'a TensorData),
-) -> Result<(&'a str, TensorView<'a>), ConvertError> {
-    let actual = data.dtype();
-    let dtype = match actual {
-        DType::Flex32 => Some(Dtype::F32),
-        _ => DTYPES
-            .iter()
-            .find(|(dtype, _)| *dtype == actual)
-            .map(|(_, of_file)| *of_file),
-    };
-    let Some(dtype) = dtype.filter(|_| actual.is_float()) else {
-        let name = name.clone();
-        return Err(GruError::DType { name, actual }.into());
-    };
-    let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
-    Ok((name, view.expect("the shape fits the bytes")))
 }
 
 #[cfg(test)]

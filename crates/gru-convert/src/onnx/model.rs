@@ -3,11 +3,14 @@
 use super::{Attributes, attributes::attributes, config, import, proto, tensor};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{DType, Device, TensorData};
-use gru_op::{GruBlock, GruBlockConfig, GruError};
+use gru_op::{
+    GruBlock, GruBlockConfig, GruError,
+    files::{self, ONNX},
+};
 use prost::{Message, bytes::Bytes};
 use std::{
     collections::BTreeMap,
-    fs,
+    io::Cursor,
     path::{Path, PathBuf},
 };
 
@@ -113,13 +116,14 @@ impl Model {
             path: path.display().to_string(),
             reason,
         };
-        let size = fs::metadata(path).map_err(|e| failed(e.to_string()))?.len();
+        let file = files::open(path).map_err(failed)?;
+        let size = file.metadata().map_err(|e| failed(e.to_string()))?.len();
         if size > MAX_FILE {
             return Err(failed(format!(
                 "expected at most {MAX_FILE} bytes, as ONNX has it, got {size}"
             )));
         }
-        let bytes = fs::read(path).map_err(|e| failed(e.to_string()))?;
+        let bytes = files::read(path).map_err(failed)?;
         Self::read(bytes.into(), Some(path.to_owned())).map_err(|error| match error {
             ConvertError::Model { reason } => failed(reason),
             other => other,
@@ -135,13 +139,12 @@ impl Model {
     }
 
     fn read(bytes: Bytes, path: Option<PathBuf>) -> Result<Self, ConvertError> {
-        let broken = |error: prost::DecodeError| ConvertError::Model {
-            reason: format!("expected an ONNX model, got {error}"),
+        let no_model = |reason: String| ConvertError::Model {
+            reason: files::mismatch(ONNX, &mut Cursor::new(&bytes), reason),
         };
-        let graph = proto::Model::decode(bytes).map_err(broken)?.graph;
-        let graph = graph.ok_or_else(|| ConvertError::Model {
-            reason: "expected an ONNX model, got one without a graph".into(),
-        })?;
+        let broken = |error: prost::DecodeError| no_model(error.to_string());
+        let graph = proto::Model::decode(bytes.clone()).map_err(broken)?.graph;
+        let graph = graph.ok_or_else(|| no_model("it has no graph".into()))?;
         let mut constants = BTreeMap::new();
         for tensor in graph.initializer {
             let name = proto::TensorName::decode(tensor.clone()).map_err(broken)?;

@@ -3,9 +3,9 @@
 use super::proto::{self, element};
 use crate::error::ConvertError;
 use burn::tensor::{DType, TensorData};
+use gru_op::files;
 use prost::bytes::Bytes;
 use std::{
-    fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Component, Path, PathBuf},
 };
@@ -169,7 +169,10 @@ fn external(
         path: path.display().to_string(),
         reason: error.to_string(),
     };
-    let mut file = File::open(&path).map_err(failed)?;
+    let mut file = files::open(&path).map_err(|reason| ConvertError::File {
+        path: path.display().to_string(),
+        reason,
+    })?;
     let held = file.metadata().map_err(failed)?.len();
     if offset.checked_add(length).is_none_or(|end| end > held) {
         return Err(broken(format!(

@@ -298,7 +298,7 @@ fn broken_files_are_errors() {
     let error = Model::from_bytes(vec![]).expect_err("nothing");
     assert_eq!(
         error.to_string(),
-        "expected an ONNX model, got one without a graph"
+        "expected an ONNX model, got an empty file"
     );
 }
 

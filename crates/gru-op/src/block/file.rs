@@ -4,11 +4,14 @@
 //! metadata. Burn's `load_file` reads the parameters.
 
 use super::{GruBlock, GruBlockConfig, GruError, GruMismatch};
-use crate::op::options::GruWeights;
+use crate::{
+    files::{self, BURNPACK, Limit},
+    op::options::GruWeights,
+};
 use burn::{
     config::Config,
     module::ParamId,
-    tensor::{Bytes, DType, Device, Tensor},
+    tensor::{Bytes, DType, Device, Tensor, TensorData},
 };
 use burn_store::{
     ModuleSnapshot, bridge,
@@ -17,6 +20,7 @@ use burn_store::{
 use serde_json::{Map, Value};
 use std::{
     collections::BTreeMap,
+    io::Cursor,
     path::{Path, PathBuf},
 };
 
@@ -77,6 +81,7 @@ impl GruBlock {
         config
             .check_weights(&self.weights())
             .and_then(|()| parameters.iter().try_for_each(check_parameter))
+            .and_then(|()| check_dtypes(&parameters))
             .map_err(|source| content(path, source))?;
         let writer = Writer::new(parameters).with_metadata(CONFIG, &config.to_string());
         writer.write_to_file(path).map_err(|e| file(path, e))
@@ -86,7 +91,8 @@ impl GruBlock {
     ///
     /// # Errors
     /// If the file cannot be read, has no configuration, its configuration has an option that this version does not know,
-    /// or its parameters do not match the configuration.
+    /// or its parameters do not match the configuration, have different types, or share so many bytes that they are much
+    /// larger than the file.
     pub fn from_file(path: impl AsRef<Path>, device: &Device) -> Result<Self, GruFileError> {
         let path = path.as_ref();
         let path = &match path.extension() {
@@ -94,14 +100,23 @@ impl GruBlock {
             None => path.with_extension(EXTENSION),
         };
         // The whole file is read, so that it may be replaced while the parameters are in use.
-        let bytes = std::fs::read(path).map_err(|e| file(path, e))?;
-        let bytes = Bytes::from_bytes_vec(bytes);
-        let reader = Reader::from_bytes(bytes).map_err(|e| file(path, e))?;
+        let bytes = files::read(path).map_err(|e| file(path, e))?;
+        let bytes = Bytes::from_elems(bytes).shared();
+        let reader = Reader::from_bytes(bytes.clone()).map_err(|e| {
+            file(
+                path,
+                files::mismatch(BURNPACK, &mut Cursor::new(&bytes[..]), e),
+            )
+        })?;
         let Some(json) = reader.metadata().get(CONFIG) else {
             return Err(GruFileError::NoConfig { path: path.into() });
         };
         let config = read_config(json).map_err(|source| content(path, source))?;
         let tensors = reader.into_tensors().map_err(|e| file(path, e))?;
+        let mut limit = Limit::new(bytes.len() as u64);
+        check_dtypes(&tensors)
+            .and_then(|()| tensors.iter().try_for_each(|t| check_size(t, &mut limit)))
+            .map_err(|source| content(path, source))?;
         let parameters = tensors
             .into_iter()
             .map(|tensor| (tensor.name.clone(), tensor));
@@ -142,6 +157,31 @@ fn check_parameter(parameter: &PackTensor) -> Result<(), GruError> {
         });
     }
     check_dtype(&parameter.name, parameter.dtype)
+}
+
+/// Returns an error if the parameters have different types. No operation reads them.
+fn check_dtypes(parameters: &[PackTensor]) -> Result<(), GruError> {
+    let mut others = parameters.windows(2);
+    match others.find(|pair| pair[0].dtype != pair[1].dtype) {
+        None => Ok(()),
+        Some(pair) => Err(GruError::Read {
+            name: pair[1].name.clone(),
+            reason: format!(
+                "expected {:?}, the type of {}, got {:?}",
+                pair[0].dtype, pair[0].name, pair[1].dtype
+            ),
+        }),
+    }
+}
+
+/// Parameters of a file may share bytes, and a device copies each of them.
+fn check_size(parameter: &PackTensor, limit: &mut Limit) -> Result<(), GruError> {
+    let bytes = parameter.byte_len() as u64;
+    let checked = limit.claim_array(parameter.shape.len(), bytes);
+    checked.map_err(|reason| GruError::Read {
+        name: parameter.name.clone(),
+        reason,
+    })
 }
 
 fn check_dtype(name: &str, dtype: DType) -> Result<(), GruError> {
@@ -225,6 +265,8 @@ fn tensor<const D: usize>(
             device: format!("{device:?}"),
         });
     }
+    let (bytes, shape, _) = data.into_parts();
+    let data = TensorData::from_bytes(files::aligned(bytes, dtype), shape, dtype);
     Ok(Some(Tensor::from_data(data, (device, dtype))))
 }
 

@@ -119,11 +119,10 @@ fn group_depth_is_limited() {
 /// Every path is copied, so long paths of many groups need memory.
 #[test]
 fn path_length_is_limited() {
-    let mut traversal = Traversal {
-        held: 0,
-        claimed: limit::largest(0) - 3,
-        dict: StateDict::new(),
-    };
+    let mut limit = Limit::new(0);
+    limit.claim(limit.largest() - 3).expect("the largest claim");
+    let dict = StateDict::new();
+    let mut traversal = Traversal { limit, dict };
     assert_eq!(traversal.name("a/", "b").as_deref(), Ok("a/b"));
     let error = traversal.name("", "b").unwrap_err();
     assert!(error.starts_with("it holds 0 bytes, but"), "{error}");

@@ -1,5 +1,8 @@
 use super::*;
-use std::io::Cursor;
+use std::{
+    fs,
+    io::{Cursor, Write},
+};
 use zip::{ZipWriter, write::SimpleFileOptions};
 
 /// The error for a PyTorch file with this content.
@@ -62,25 +65,34 @@ fn other_entries_of_tar_archives_are_an_error() {
     assert!(!message.contains(expected), "{message}");
 }
 
+/// The reader joins the name of a dictionary with the name of each array in it.
 #[test]
-fn arrays_of_other_types() {
-    let read = |dtype, bytes: &[u8]| {
-        let two = TensorView::new(dtype, vec![2], bytes).expect("two numbers");
-        let bytes = safetensors::serialize([("weights", two)], None).expect("a file");
-        StateDict::from_safetensors_bytes("model.safetensors", bytes)
+fn long_names_of_many_arrays_are_an_error() {
+    let pickle = |names: usize| {
+        let mut pickle = b"\x80\x02}X\x20\x4e\0\0".to_vec();
+        pickle.extend([b'p'; 20_000]);
+        pickle.extend(b"}(");
+        for k in 0..names {
+            pickle.extend(format!("X\x06\0\0\0{k:06}h\x01").bytes());
+        }
+        pickle.extend(b"us.");
+        pickle
     };
-    let message = read(Dtype::BOOL, &[1, 2]).expect_err("2 is no boolean");
-    let expected = "model.safetensors: weights: expected booleans, bytes 0 and 1, got 2";
-    assert_eq!(message.to_string(), expected);
-    let dict =
-        read(Dtype::F8_E4M3, &[0, 0]).and_then(|dict| dict.renamed(|key| format!("a.{key}")));
-    let message = dict.and_then(|dict| dict.shape::<1>("a.weights"));
-    let message = message.expect_err("Burn has no such type").to_string();
-    assert_eq!(
-        message,
-        "a.weights: expected numbers of a type of Burn, got F8_E4M3"
-    );
-    let dict = read(Dtype::U16, &[1, 0, 0, 1]).expect("Burn has such a type");
-    let expected = TensorData::new(vec![1u16, 256], [2]);
-    assert_eq!(dict.get("weights"), Some(&expected));
+    let check = |names| scan::check(&pickle(names), Limit::new(100_000));
+    assert_eq!(check(2000), Ok(()));
+    let message = check(10_000).expect_err("200 MB of names");
+    assert!(message.contains("its arrays claim 200000000"), "{message}");
+}
+
+/// The sizes of a tensor are copied with it.
+#[test]
+fn copies_of_many_sizes_are_an_error() {
+    let sizes = [
+        b"\x80\x02(".to_vec(),
+        b"K\x01".repeat(200_000),
+        b"tq\0".to_vec(),
+    ]
+    .concat();
+    let pickle = [sizes, b"h\0".repeat(1000)].concat();
+    assert!(scan::check(&pickle, Limit::new(400_000)).is_err());
 }

@@ -1,0 +1,123 @@
+//! The format safetensors.
+
+use super::failed;
+use crate::{error::ConvertError, state_dict::StateDict};
+use burn::tensor::{BoolStore, Bytes, DType, TensorData};
+use burn_store::burn_pack::AtomicFile;
+use gru_op::{
+    GruError,
+    files::{self, SAFETENSORS},
+};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use std::{
+    io::{Cursor, Write},
+    path::Path,
+};
+
+/// Types of Burn and of safetensors.
+const DTYPES: [(DType, Dtype); 13] = [
+    (DType::F64, Dtype::F64),
+    (DType::F32, Dtype::F32),
+    (DType::F16, Dtype::F16),
+    (DType::BF16, Dtype::BF16),
+    (DType::I64, Dtype::I64),
+    (DType::I32, Dtype::I32),
+    (DType::I16, Dtype::I16),
+    (DType::I8, Dtype::I8),
+    (DType::U64, Dtype::U64),
+    (DType::U32, Dtype::U32),
+    (DType::U16, Dtype::U16),
+    (DType::U8, Dtype::U8),
+    (DType::Bool(BoolStore::Native), Dtype::BOOL),
+];
+
+impl StateDict {
+    /// Reads the tensors of a safetensors file. They share the memory of the file.
+    ///
+    /// # Errors
+    /// If the file cannot be read as a safetensors file.
+    pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
+        let path = path.as_ref();
+        let bytes = files::read(path).map_err(|e| failed(path.display(), e))?;
+        Self::from_safetensors_bytes(path, bytes)
+    }
+
+    /// [`from_safetensors`](Self::from_safetensors) for the bytes of a file. Errors use `name` as its
+    /// path.
+    ///
+    /// # Errors
+    /// As [`from_safetensors`](Self::from_safetensors).
+    pub fn from_safetensors_bytes(
+        name: impl AsRef<Path>,
+        bytes: Vec<u8>,
+    ) -> Result<Self, ConvertError> {
+        let bytes = Bytes::from_elems(bytes).shared();
+        read(&bytes).map_err(|reason| failed(name.as_ref().display(), reason))
+    }
+
+    /// Writes a safetensors file, completely or not at all.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or if an array does not contain floating-point numbers.
+    pub fn to_safetensors(&self, path: impl AsRef<Path>) -> Result<(), ConvertError> {
+        let path = path.as_ref();
+        let failed = |error: &dyn std::fmt::Display| failed(path.display(), error);
+        let views: Result<Vec<_>, _> = self.tensors.iter().map(view).collect();
+        let bytes = safetensors::serialize(views?, None).map_err(|e| failed(&e))?;
+        let (guard, mut file) = AtomicFile::create(path).map_err(|e| failed(&e))?;
+        file.write_all(&bytes).map_err(|e| failed(&e))?;
+        // Only this handle reports late write errors.
+        file.sync_all().map_err(|e| failed(&e))?;
+        drop(file);
+        guard.commit().map_err(|e| failed(&e))
+    }
+}
+
+fn read(bytes: &Bytes) -> Result<StateDict, String> {
+    let file = SafeTensors::deserialize(bytes)
+        .map_err(|e| files::mismatch(SAFETENSORS, &mut Cursor::new(&bytes[..]), e))?;
+    let mut dict = StateDict::new();
+    for (name, tensor) in file.iter() {
+        let kind = tensor.dtype();
+        let dtype = DTYPES.iter().find(|(_, of_file)| *of_file == kind);
+        let array = match (dtype, files::check_rank(tensor.shape().len())) {
+            (None, _) => Err(format!("expected numbers of a type of Burn, got {kind:?}")),
+            (_, Err(reason)) => Err(reason),
+            (Some(&(dtype, _)), Ok(())) => {
+                let start = tensor.data().as_ptr().addr() - bytes.as_ptr().addr();
+                let part = bytes.view(start, start + tensor.data().len());
+                let part = part.map_err(|e| format!("{name}: {e:?}"))?;
+                if let DType::Bool(_) = dtype {
+                    super::expect_bools(&part).map_err(|e| format!("{name}: {e}"))?;
+                }
+                let part = files::aligned(part, dtype);
+                Ok(TensorData::from_bytes(part, tensor.shape(), dtype))
+            }
+        };
+        dict.insert_read(name, array);
+    }
+    Ok(dict)
+}
+
+/// An array for the safetensors writer.
+fn view<'a>(
+    (name, data): (&'a String, &'a TensorData),
+) -> Result<(&'a str, TensorView<'a>), ConvertError> {
+    let actual = data.dtype();
+    let dtype = match actual {
+        DType::Flex32 => Some(Dtype::F32),
+        _ => DTYPES
+            .iter()
+            .find(|(dtype, _)| *dtype == actual)
+            .map(|(_, of_file)| *of_file),
+    };
+    let Some(dtype) = dtype.filter(|_| actual.is_float()) else {
+        let name = name.clone();
+        return Err(GruError::DType { name, actual }.into());
+    };
+    let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
+    Ok((name, view.expect("the shape fits the bytes")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+use super::*;
+
+#[test]
+fn arrays_of_other_types() {
+    let read = |dtype, bytes: &[u8]| {
+        let two = TensorView::new(dtype, vec![2], bytes).expect("two numbers");
+        let bytes = safetensors::serialize([("weights", two)], None).expect("a file");
+        StateDict::from_safetensors_bytes("model.safetensors", bytes)
+    };
+    let message = read(Dtype::BOOL, &[1, 2]).expect_err("2 is no boolean");
+    let expected = "model.safetensors: weights: expected booleans, bytes 0 and 1, got 2";
+    assert_eq!(message.to_string(), expected);
+    let dict =
+        read(Dtype::F8_E4M3, &[0, 0]).and_then(|dict| dict.renamed(|key| format!("a.{key}")));
+    let message = dict.and_then(|dict| dict.shape::<1>("a.weights"));
+    let message = message.expect_err("Burn has no such type").to_string();
+    assert_eq!(
+        message,
+        "a.weights: expected numbers of a type of Burn, got F8_E4M3"
+    );
+    let dict = read(Dtype::U16, &[1, 0, 0, 1]).expect("Burn has such a type");
+    let expected = TensorData::new(vec![1u16, 256], [2]);
+    assert_eq!(dict.get("weights"), Some(&expected));
+}

@@ -1,0 +1,55 @@
+//! Files of weights, for this crate and gru-convert: which files are opened, what a wrong file is, and how much a file
+//! may claim.
+
+mod kind;
+mod limit;
+
+pub use self::{
+    kind::{BURNPACK, KERAS, NPZ, ONNX, PYTORCH, SAFETENSORS, mismatch},
+    limit::{DEPTH, Limit, RANK, check_rank},
+};
+
+use burn::tensor::{Bytes, DType};
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
+
+/// Opens a file. A pipe would wait forever, and a device may never end.
+///
+/// # Errors
+/// If the file cannot be opened, or is not a regular file.
+pub fn open(path: &Path) -> Result<File, String> {
+    let kind = fs::metadata(path).map_err(|e| e.to_string())?.file_type();
+    if kind.is_file() {
+        return File::open(path).map_err(|e| e.to_string());
+    }
+    let kind = if kind.is_dir() {
+        "a folder"
+    } else {
+        "a pipe, a socket or a device"
+    };
+    Err(format!("expected a file, got {kind}"))
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// As [`open`], or if the file cannot be read.
+pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut file = open(path)?;
+    let size = file.metadata().map_err(|e| e.to_string())?.len();
+    let mut bytes = Vec::with_capacity(size as usize);
+    file.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    Ok(bytes)
+}
+
+/// Bytes at an address that numbers of this type can have. A part of a file may start anywhere.
+pub fn aligned(bytes: Bytes, dtype: DType) -> Bytes {
+    if bytes.as_ptr().addr().is_multiple_of(dtype.size().max(1)) {
+        bytes
+    } else {
+        Bytes::from_bytes_vec(bytes.to_vec())
+    }
+}
