@@ -31,7 +31,8 @@ chapters! {
 ///
 /// ```
 /// use burn::{
-///     nn::{activation::ActivationConfig, gru::GruConfig},
+///     module::Module,
+///     nn::{LinearConfig, activation::ActivationConfig, gru::GruConfig},
 ///     tensor::{DType, Device, Distribution, Tensor},
 /// };
 /// use gru_convert::{StateDict, pytorch};
@@ -73,10 +74,20 @@ chapters! {
 /// dict.insert("gru.weight_ih_l0", x.into_data());
 /// quoted(&pytorch::config(&dict, "encoder.").unwrap_err().to_string());
 ///
+/// let linear = LinearConfig::new(2, 3).init(&device);
+/// let mut dict = StateDict::new();
+/// dict.insert("weight", linear.weight.val().into_data());
+/// dict.insert("fc.bias", linear.bias.as_ref().unwrap().val().into_data());
+/// quoted(&gru_convert::burn::load(dict, linear).unwrap_err().to_string());
+///
 /// // The page calls each file model.bpk.
 /// let path = std::env::temp_dir().join(format!("gru-op-book-{}.bpk", std::process::id()));
-/// burn::module::Module::save_file(gru, &path).unwrap();
+/// gru.save_file(&path).unwrap();
 /// let error = GruBlock::from_file(&path, &device).unwrap_err().to_string();
+/// #[derive(Module, Debug)]
+/// struct Model<G: Module> { gru: G }
+/// Model { gru: GruConfig::new(8, 16, true).init(&device) }.save_file(&path).unwrap();
+/// quoted(&Model { gru: config.init(&device) }.try_load_file(&path).unwrap_err().to_string());
 /// std::fs::remove_file(&path).unwrap();
 /// quoted(&error.replace(&path.display().to_string(), "model.bpk"));
 /// ```

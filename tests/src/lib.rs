@@ -47,6 +47,8 @@ use std::{
     sync::OnceLock,
 };
 
+use burn::tensor::{Device, Distribution, Tensor};
+use gru_op::{GruBlock, GruBlockConfig};
 use libtest_mimic::Trial;
 
 pub use backends::TestBackend;
@@ -102,6 +104,14 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         "expected one trial of each name, got two of {twice:?}"
     );
     trials
+}
+
+/// What the recipes of the cookbook assume: a device, a block and a batch.
+pub fn cookbook() -> (Device, GruBlock, Tensor<3>) {
+    let device = Device::flex();
+    let gru = GruBlockConfig::new(8, 16).init(&device);
+    let x = Tensor::random([3, 9, 8], Distribution::Default, &device);
+    (device, gru, x)
 }
 
 /// The folder of recorded files: `data` of this crate, or a copy that `GRU_TESTS` names.

@@ -7,6 +7,9 @@
 //! A record does not contain `reset_after`, activations and `clip`. [`config`] returns Burn's defaults. If the module had
 //! other options, pass `GruBlockConfig::try_from(&gru_config)?` to [`import`] instead.
 //!
+//! Write the whole path, as in `gru_convert::burn::load`. After `use gru_convert::burn`, the name `burn` is this module
+//! and no longer the crate.
+//!
 //! ```no_run
 //! # #[cfg(feature = "store")]
 //! # fn main() -> Result<(), gru_convert::ConvertError> {

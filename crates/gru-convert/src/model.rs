@@ -28,8 +28,10 @@ pub(crate) fn blocks(
     }
     for (prefix, keys) in grus {
         let arrays = keys.into_iter().map(|key| dict.tensors.remove_entry(&key));
-        let mut gru = StateDict::new();
-        gru.tensors = arrays.flatten().collect();
+        let gru = StateDict {
+            tensors: arrays.flatten().collect(),
+            left_out: dict.left_out.clone(),
+        };
         dict.extend(parameters(&import(&gru, &prefix)?, &prefix)?);
     }
     Ok(dict)
@@ -68,7 +70,8 @@ pub(crate) fn load<M: Module>(
     let device = model.devices().into_iter().next().unwrap_or_default();
     let float = device.settings().float_dtype.into();
     let adapter: Box<dyn ModuleAdapter> = Box::new(adapter.chain(FloatCastAdapter::to(float)));
-    let arrays = blocks(dict, &device)?.tensors.into_iter();
+    let dict = blocks(dict, &device)?;
+    let arrays = dict.tensors.into_iter();
     let arrays: Vec<_> = arrays
         .map(|(name, data)| bridge::from_data(data, name, None))
         .collect();
@@ -86,7 +89,10 @@ pub(crate) fn load<M: Module>(
     let unused = result.unused.iter();
     let unused = unused.map(|name| lacking(name, "a parameter of the model"));
     let errors = result.errors.iter().map(ToString::to_string);
-    let differences: Vec<_> = missing.chain(unused).chain(errors).collect();
+    let left_out = dict.left_out.iter();
+    let left_out = left_out.map(|(name, reason)| format!("{name}: {reason}"));
+    let differences = missing.chain(unused).chain(errors).chain(left_out);
+    let differences: Vec<_> = differences.collect();
     if differences.is_empty() {
         Ok(model)
     } else {

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct StateDict {
     pub(crate) tensors: BTreeMap<String, TensorData>,
     /// Why an array is left out, by name. A name that ends with a slash is a group.
-    left_out: BTreeMap<String, String>,
+    pub(crate) left_out: BTreeMap<String, String>,
 }
 
 impl StateDict {

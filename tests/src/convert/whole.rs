@@ -226,7 +226,16 @@ fn unmatched() -> Result<(), String> {
     let renamed = dict.renamed(|key| key.replace("head.bias", "tail.bias"));
     dict = renamed.map_err(text)?;
     dict.insert("head.weight", zeros([3, 4]));
+    let header = r#"{"text":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}"#;
+    let file = [
+        &(header.len() as u64).to_le_bytes()[..],
+        header.as_bytes(),
+        &[0],
+    ]
+    .concat();
+    dict.extend(StateDict::from_safetensors_bytes("file", file).map_err(text)?);
     let expected = "head.bias: expected an array of this name, got none; tail.bias: expected a parameter of the model of \
-                    this name, got none; Shape mismatch for 'head.weight'";
+                    this name, got none; Shape mismatch for 'head.weight': expected Shape { dims: [10, 2] }, found Shape { \
+                    dims: [4, 3] }; text: expected numbers of a type of Burn, got F8_E4M3";
     runs::fails(pytorch::load(dict, model()), expected)
 }

@@ -117,6 +117,15 @@ impl StackStream {
     }
 }
 
+/// A stream that continues from the same states.
+impl Clone for StackStream {
+    fn clone(&self) -> Self {
+        let mut clone = Self::new(self.stack.clone(), self.n);
+        clone.state.copy_from_slice(&self.state);
+        clone
+    }
+}
+
 impl fmt::Debug for StackStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StackStream")

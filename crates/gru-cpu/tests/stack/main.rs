@@ -163,6 +163,10 @@ fn a_stream_runs_all_layers() {
         let y: Vec<f32> = steps.flat_map(|x| stream.step(x).to_vec()).collect();
         let off = distance(&[y, stream.state().to_vec()], &expected);
         assert!(off <= order_of_sums(precision), "{precision:?}: {off}");
+        let (mut fork, x) = (stream.clone(), &problem.sequence.x[..3 * 5]);
+        let forked = fork.step(x).to_vec();
+        assert_ne!(fork.state(), stream.state(), "{precision:?}");
+        assert_eq!(stream.step(x), forked, "{precision:?}");
         // Row 1 starts again, the others go on.
         stream.restart(1);
         for (at, state) in stream.state().chunks_exact(34).enumerate() {

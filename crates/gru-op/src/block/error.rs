@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 
 /// Weights or a configuration that do not describe a GRU.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)] // The texts explain the fields.
 pub enum GruError {
