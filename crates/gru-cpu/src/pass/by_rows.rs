@@ -51,8 +51,8 @@ impl<E: Lanes> LayerMatrices<RowMatrix<'_, E>> {
         Some([input.unwrap_or_default(), state])
     }
 
-    /// Sets some units of the first `count` rows to the recurrent products of the rows that `lhs` returns: `g`, or for the
-    /// candidate `r ⊙ g`.
+    /// Sets some units of some rows to the recurrent products of the rows that `lhs` returns: `g`, or for the candidate
+    /// `r ⊙ g`.
     ///
     /// # Safety
     /// As for [`RowMatrix::multiply`].
@@ -60,7 +60,7 @@ impl<E: Lanes> LayerMatrices<RowMatrix<'_, E>> {
     pub(super) unsafe fn multiply_state<S: Simd>(
         &self,
         simd: S,
-        (count, lhs): (usize, impl Fn(usize) -> *const E),
+        (rows, lhs): (Range<usize>, impl Fn(usize) -> *const E),
         (after, of_candidate): (bool, bool),
         units: &Range<usize>,
         memory: &RowMemory<'_, E>,
@@ -75,7 +75,7 @@ impl<E: Lanes> LayerMatrices<RowMatrix<'_, E>> {
             _ => &self.state,
         };
         // SAFETY: the caller keeps the same promises.
-        unsafe { matrix.multiply(simd, (count, lhs), gates, units, memory) };
+        unsafe { matrix.multiply(simd, (rows, lhs), gates, units, memory) };
     }
 }
 
@@ -95,23 +95,23 @@ impl<E: Lanes> RowMatrix<'_, E> {
         }
     }
 
-    /// Sets some units of some gates of the first `count` rows of products to the products of the rows that `lhs` returns.
+    /// Sets some units of some gates of some rows of products to the products of the rows that `lhs` returns.
     ///
     /// # Safety
-    /// The rows of `lhs` have K elements, which no thread writes. The memory has `count` rows, and these units of them
+    /// The rows of `lhs` have K elements, which no thread writes. The memory has these rows, and these units of them
     /// belong to this thread: all units if the weights are quantized.
     #[inline(always)]
     pub(super) unsafe fn multiply<S: Simd>(
         &self,
         simd: S,
-        (count, lhs): (usize, impl Fn(usize) -> *const E),
+        (rows, lhs): (Range<usize>, impl Fn(usize) -> *const E),
         gates: Range<usize>,
         units: &Range<usize>,
         memory: &RowMemory<'_, E>,
     ) {
         let at_once = self.rows_at_once();
-        for first in (0..count).step_by(at_once) {
-            let len = at_once.min(count - first);
+        for first in rows.clone().step_by(at_once) {
+            let len = at_once.min(rows.end - first);
             let mut from = [std::ptr::null(); QUANTIZED_ROWS];
             for (at, from) in from[..len].iter_mut().enumerate() {
                 *from = lhs(first + at);

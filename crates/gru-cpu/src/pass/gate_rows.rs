@@ -1,11 +1,6 @@
 //! The rows of gate tiles, and what the tiles read and write.
 
-use super::{
-    Part, WriteLines,
-    by_rows::RowMemory,
-    project::InputProduct,
-    weights::{ForwardWeights, Matrices},
-};
+use super::{Part, WriteLines, by_rows::RowMemory, project::InputProduct, weights::ForwardWeights};
 use crate::{
     product::{Prefetch, Rows, Strided},
     simd::{Gates, Lanes},
@@ -96,27 +91,5 @@ pub(super) unsafe trait GateRows<E: Lanes> {
         } else {
             self.g(row)
         }
-    }
-
-    /// If the products are written to memory: the products of `g`, or of `r ⊙ g` with n, for some units.
-    ///
-    /// # Safety
-    /// `g`, or `rg`, is complete, and these units are owned: all units if the weights are quantized.
-    #[inline(always)]
-    unsafe fn multiply_by_rows<S: Simd>(
-        &self,
-        simd: S,
-        rows: usize,
-        of_candidate: bool,
-        units: &Range<usize>,
-    ) {
-        let cells = self.cells();
-        let Matrices::ByRows(matrices) = &cells.weights.matrices else {
-            return;
-        };
-        let lhs = |row: usize| self.lhs(row, of_candidate);
-        let gates = (cells.after, of_candidate);
-        // SAFETY: the caller keeps the same promises.
-        unsafe { matrices.multiply_state(simd, (rows, lhs), gates, units, &cells.memory) };
     }
 }

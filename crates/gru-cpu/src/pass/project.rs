@@ -2,7 +2,6 @@
 
 use super::{
     by_rows::{RowMatrix, RowMemory},
-    matrices::LayerMatrices,
     units,
     weights::{ForwardWeights, Matrices},
 };
@@ -60,8 +59,8 @@ impl RoundRows<'_> {
     }
 }
 
-/// `p`, the input product with biases of a round. For each panel and each row of the round it holds a
-/// vector of r, z and n.
+/// `p`, the input product of a round. For each panel and each row of the round it holds a vector of r, z and n, with
+/// biases. If products are written to memory, it holds rows `[3H]` without biases.
 #[derive(Clone, Copy)]
 pub(super) struct InputProduct<'a, E> {
     pub(super) cells: Rows<'a, E>,
@@ -102,11 +101,8 @@ pub(super) struct Project<'a, E> {
 impl<E: Lanes> Project<'_, E> {
     #[inline(always)]
     pub(super) fn run<S: Simd>(&self, simd: S) {
-        if let Matrices::ByRows(LayerMatrices {
-            input: Some(w_ih), ..
-        }) = &self.weights.matrices
-        {
-            return self.by_rows(simd, w_ih);
+        if let Matrices::ByRows(matrices) = &self.weights.matrices {
+            return self.by_rows(simd, matrices.input.as_ref());
         }
         for panel in self.panels.clone() {
             // A tile may hold rows of several steps.
@@ -118,28 +114,30 @@ impl<E: Lanes> Project<'_, E> {
         }
     }
 
-    /// The products of some rows with the whole weight, then their panels.
+    /// The products as they are. The gates add the biases.
     #[inline(always)]
-    fn by_rows<S: Simd>(&self, simd: S, w_ih: &RowMatrix<'_, E>) {
-        let (h, at_once) = (self.call.sizes.h, w_ih.rows_at_once());
+    fn by_rows<S: Simd>(&self, simd: S, w_ih: Option<&RowMatrix<'_, E>>) {
+        let h = self.call.sizes.h;
         let units = units(self.panels.clone(), E::lanes::<S>(), h);
-        for first in self.rows.clone().step_by(at_once) {
-            let count = at_once.min(self.rows.end - first);
-            let x = |at: usize| {
-                let (n, s) = self.round.place(first + at);
-                self.call.x(self.call.row(n, s)).as_ptr()
+        let x = |row: usize| {
+            let (n, s) = self.round.place(row);
+            self.call.x(self.call.row(n, s)).as_ptr()
+        };
+        if let Some(w_ih) = w_ih {
+            let (rows, products) = (self.rows.clone(), self.p.cells);
+            let memory = RowMemory {
+                products,
+                ..self.memory
             };
             // SAFETY: x has these rows, and the units of these panels belong to this thread.
-            unsafe { w_ih.multiply(simd, (count, x), 0..3, &units, &self.memory) };
-            for panel in self.panels.clone() {
-                for tile in tiles(0..count, ROWS) {
-                    let mut products = [std::ptr::null(); ROWS];
-                    for (to, row) in products.iter_mut().zip(tile.range()) {
-                        *to = self.memory.products.at(row).cast_const();
-                    }
-                    let rows = first + tile.first..first + tile.first + tile.rows;
-                    // SAFETY: this thread has written these units of the products.
-                    unsafe { self.tile(simd, rows, &products, panel) };
+            return unsafe { w_ih.multiply(simd, (rows, x), 0..3, &units, &memory) };
+        }
+        for row in self.rows.clone() {
+            for start in [0, 1, 2].map(|gate| gate * h + units.start) {
+                // SAFETY: x has rows of the product, and these units of `p` belong to this thread.
+                unsafe {
+                    let to = self.p.cells.at(row).add(start);
+                    to.copy_from_nonoverlapping(x(row).add(start), units.len());
                 }
             }
         }

@@ -6,11 +6,8 @@
 //! before the next one.
 
 use super::{
-    Part, WriteLines,
-    gate_rows::GateRows,
-    project::slot_of,
-    units,
-    weights::{Matrices, add_gates},
+    Part, WriteLines, by_rows::RowMatrix, gate_rows::GateRows, matrices::LayerMatrices,
+    project::slot_of, units,
 };
 use crate::{
     product::{Lhs, Prefetch, Product, ROWS, Strided, SumOrder, Sums},
@@ -119,19 +116,38 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         tile: Tile,
         panel: usize,
     ) {
-        let (gates, units) = (self.cells().gates, self.units_of(panel, E::lanes::<S>()));
+        let units = self.units_of(panel, E::lanes::<S>());
         let p = self.p_of(panel, tile);
-        for (m, &[r, z, q]) in sums.iter().enumerate() {
-            // SAFETY: this panel of `p` is complete.
-            let p_n = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
-            let r = gates.reset::<S, DEFAULT>(simd, r);
-            let z = gates.update::<S, DEFAULT>(simd, z);
-            let n = gates.candidate::<S, DEFAULT>(simd, E::vfma(simd, r, q, p_n));
-            // SAFETY: these units are owned.
+        for (m, &sums) in sums.iter().enumerate() {
+            // SAFETY: this panel of `p` is complete, and these units are owned.
             unsafe {
-                self.new_state(simd, z, n, tile.first + m, &units);
-                self.save(simd, tile.first + m, &units, 0, &[r, z[0], n, q]);
+                let p_n = slot_of::<E, S>(simd, p.at(m), 2);
+                self.units_after::<S, DEFAULT>(simd, sums, p_n, tile.first + m, &units);
             }
+        }
+    }
+
+    /// The gates and new states of some units of a row.
+    ///
+    /// # Safety
+    /// These units are owned.
+    #[inline(always)]
+    unsafe fn units_after<S: Simd, const DEFAULT: bool>(
+        &self,
+        simd: S,
+        [r, z, q]: [E::V<S>; 3],
+        p_n: E::V<S>,
+        row: usize,
+        units: &Range<usize>,
+    ) {
+        let gates = self.cells().gates;
+        let r = gates.reset::<S, DEFAULT>(simd, r);
+        let z = gates.update::<S, DEFAULT>(simd, z);
+        let n = gates.candidate::<S, DEFAULT>(simd, E::vfma(simd, r, q, p_n));
+        // SAFETY: the caller keeps the same promise.
+        unsafe {
+            self.new_state(simd, z, n, row, units);
+            self.save(simd, row, units, 0, &[r, z[0], n, q]);
         }
     }
 
@@ -168,26 +184,46 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         tile: Tile,
         panel: usize,
     ) {
-        let (gates, lanes) = (self.cells().gates, E::lanes::<S>());
+        let lanes = E::lanes::<S>();
         let units = self.units_of(panel, lanes);
         let p = self.p_of(panel, tile);
         for (m, &[r, z, _]) in sums.iter().enumerate() {
-            let row = tile.first + m;
-            let r = gates.reset::<S, DEFAULT>(simd, r);
-            let [z, rest] = gates.update::<S, DEFAULT>(simd, z);
             // SAFETY: `g` is complete; this panel of `p` and these units of `rg` are owned.
             unsafe {
+                let row = tile.first + m;
+                let [z, rest] = self.units_before::<S, DEFAULT>(simd, [r, z], row, &units);
                 // The input products of r and z are not read again.
                 E::store(simd, p.at(m), rest);
                 E::store(simd, p.at(m).add(lanes), z);
-                let g = self.g(row).add(units.start);
-                let g = E::read(simd, std::slice::from_raw_parts(g, units.len()));
-                let rg = self.cells().rg.at(row).add(units.start);
-                let rg = std::slice::from_raw_parts_mut(rg, units.len());
-                E::write(simd, rg, E::vmul(simd, r, g));
-                self.save(simd, row, &units, 0, &[r, z]);
             }
         }
+    }
+
+    /// `r ⊙ g` of some units of a row. Returns z and 1 − z.
+    ///
+    /// # Safety
+    /// `g` is complete, and these units are owned.
+    #[inline(always)]
+    unsafe fn units_before<S: Simd, const DEFAULT: bool>(
+        &self,
+        simd: S,
+        [r, z]: [E::V<S>; 2],
+        row: usize,
+        units: &Range<usize>,
+    ) -> [E::V<S>; 2] {
+        let gates = self.cells().gates;
+        let r = gates.reset::<S, DEFAULT>(simd, r);
+        let z = gates.update::<S, DEFAULT>(simd, z);
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            let g = self.g(row).add(units.start);
+            let g = E::read(simd, std::slice::from_raw_parts(g, units.len()));
+            let rg = self.cells().rg.at(row).add(units.start);
+            let rg = std::slice::from_raw_parts_mut(rg, units.len());
+            E::write(simd, rg, E::vmul(simd, r, g));
+            self.save(simd, row, units, 0, &[r, z[0]]);
+        }
+        z
     }
 
     /// Reset before the product, second half: a panel of the candidate, and the new states.
@@ -196,7 +232,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// `rg`, r and z of these rows are complete, and the units of this panel are owned.
     #[inline(always)]
     unsafe fn tile_of_candidate<S: Simd>(&self, simd: S, tile: Tile, panel: usize) {
-        let (h, lanes) = (self.cells().h, E::lanes::<S>());
+        let h = self.cells().h;
         let vectors = units(
             panel..panel + 1,
             CANDIDATE_VECTORS,
@@ -211,34 +247,19 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
                 sums[at] = unsafe { slot_of::<E, S>(simd, p.at(m), 2) };
             }
         }
-        match &self.cells().weights.matrices {
-            Matrices::ByRows(_) => {
-                for (row, sums) in tile.range().zip(sums.iter_mut()) {
-                    for (vector, sum) in vectors.clone().zip(sums) {
-                        let (sum, units) =
-                            (std::slice::from_mut(sum), self.units_of(vector, lanes));
-                        let product = self.cells().memory.products.at(row);
-                        // SAFETY: the product with n is complete.
-                        unsafe { add_gates::<E, S>(simd, sum, product, 2, h, &units) };
-                    }
-                }
-            }
-            Matrices::Packed(packed) => {
-                let Some(candidate) = &packed.candidate else {
-                    return;
-                };
-                let product = Product {
-                    lhs: &self.lhs_of(tile, true),
-                    k: h,
-                    panel: candidate.panel(panel),
-                    vectors: vectors.len(),
-                    order: SumOrder::Free,
-                    prefetch: Prefetch::NOTHING,
-                };
-                // SAFETY: the rows have H complete units each, and the panel has H rows.
-                unsafe { product.add_to_small(simd, &mut sums) };
-            }
-        }
+        let Some(candidate) = &self.cells().weights.in_panels().candidate else {
+            return;
+        };
+        let product = Product {
+            lhs: &self.lhs_of(tile, true),
+            k: h,
+            panel: candidate.panel(panel),
+            vectors: vectors.len(),
+            order: SumOrder::Free,
+            prefetch: Prefetch::NOTHING,
+        };
+        // SAFETY: the rows have H complete units each, and the panel has H rows.
+        unsafe { product.add_to_small(simd, &mut sums) };
         for (at, vector) in vectors.enumerate() {
             // SAFETY: the caller keeps the same promises.
             unsafe {
@@ -264,16 +285,119 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         tile: Tile,
         vector: usize,
     ) {
-        let (gates, units) = (self.cells().gates, self.units_of(vector, E::lanes::<S>()));
+        let units = self.units_of(vector, E::lanes::<S>());
         let p = self.p_of(vector, tile);
         for (m, sums) in sums.iter().enumerate() {
-            let row = tile.first + m;
-            let n = gates.candidate::<S, DEFAULT>(simd, sums[at]);
             // SAFETY: the first half stored 1 − z and z in `p`; these units are owned.
             unsafe {
                 let z = [1, 0].map(|slot| slot_of::<E, S>(simd, p.at(m), slot));
-                self.new_state(simd, z, n, row, &units);
-                self.save(simd, row, &units, 2, &[n]);
+                let row = tile.first + m;
+                self.units_of_candidate::<S, DEFAULT>(simd, sums[at], z, row, &units);
+            }
+        }
+    }
+
+    /// The candidate and the new states of some units of a row, from z and 1 − z.
+    ///
+    /// # Safety
+    /// These units are owned.
+    #[inline(always)]
+    unsafe fn units_of_candidate<S: Simd, const DEFAULT: bool>(
+        &self,
+        simd: S,
+        n: E::V<S>,
+        z: [E::V<S>; 2],
+        row: usize,
+        units: &Range<usize>,
+    ) {
+        let n = self.cells().gates.candidate::<S, DEFAULT>(simd, n);
+        // SAFETY: the caller keeps the same promise.
+        unsafe {
+            self.new_state(simd, z, n, row, units);
+            self.save(simd, row, units, 2, &[n]);
+        }
+    }
+
+    /// Products that are written to memory, and their gates: of `g`, or of `r ⊙ g` with n.
+    ///
+    /// # Safety
+    /// `g`, or `rg`, and `p` are complete, and the units of these panels are owned: all units if the weights are
+    /// quantized.
+    #[inline(always)]
+    unsafe fn by_rows<S: Simd>(
+        &self,
+        simd: S,
+        matrices: &LayerMatrices<RowMatrix<'_, E>>,
+        rows: Range<usize>,
+        of_candidate: bool,
+        panels: Range<usize>,
+    ) {
+        let cells = self.cells();
+        let units = units(panels.clone(), E::lanes::<S>(), cells.h);
+        let lhs = |row: usize| self.lhs(row, of_candidate);
+        let gates = (cells.after, of_candidate);
+        // SAFETY: the caller keeps the same promises.
+        unsafe {
+            matrices.multiply_state(simd, (rows.clone(), lhs), gates, &units, &cells.memory);
+            for row in rows {
+                if cells.gates.are_default() {
+                    self.row::<S, true>(simd, row, of_candidate, panels.clone());
+                } else {
+                    self.row::<S, false>(simd, row, of_candidate, panels.clone());
+                }
+            }
+        }
+    }
+
+    /// The gates of some panels of a row, from products in memory.
+    ///
+    /// # Safety
+    /// As for [`by_rows`](Self::by_rows), and the products are complete.
+    #[inline(always)]
+    unsafe fn row<S: Simd, const DEFAULT: bool>(
+        &self,
+        simd: S,
+        row: usize,
+        of_candidate: bool,
+        panels: Range<usize>,
+    ) {
+        let cells = self.cells();
+        let p = cells.p.cells.at(self.first_row() + row);
+        let q = cells.memory.products.at(row);
+        for panel in panels {
+            let units = &self.units_of(panel, E::lanes::<S>());
+            let [b_r, b_z, b_n, b_hn] = cells.weights.bias(simd, panel);
+            let at = |gate: usize| gate * cells.h + units.start;
+            // SAFETY: rows of `p` and of the products have all gates; they are complete, and these units of `p` are
+            // owned.
+            unsafe {
+                let read = |from: *mut E, gate: usize| {
+                    let from = from.add(at(gate)).cast_const();
+                    E::read(simd, std::slice::from_raw_parts(from, units.len()))
+                };
+                let write = |gate: usize, v: E::V<S>| {
+                    let to = p.add(at(gate));
+                    E::write(simd, std::slice::from_raw_parts_mut(to, units.len()), v);
+                };
+                let plus = |bias: E::V<S>, from: *mut E, gate: usize| {
+                    E::vadd(simd, bias, read(from, gate))
+                };
+                if of_candidate {
+                    let n = E::vadd(simd, plus(b_n, p, 2), read(q, 2));
+                    let z = [1, 0].map(|gate| read(p, gate));
+                    self.units_of_candidate::<S, DEFAULT>(simd, n, z, row, units);
+                    continue;
+                }
+                let r = plus(plus(b_r, p, 0), q, 0);
+                let z = plus(plus(b_z, p, 1), q, 1);
+                if cells.after {
+                    let sums = [r, z, plus(b_hn, q, 2)];
+                    self.units_after::<S, DEFAULT>(simd, sums, plus(b_n, p, 2), row, units);
+                } else {
+                    let [z, rest] = self.units_before::<S, DEFAULT>(simd, [r, z], row, units);
+                    write(0, rest);
+                    write(1, z);
+                }
             }
         }
     }
@@ -290,23 +414,11 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         part: Part,
     ) {
         let h = self.cells().h;
-        let packed = match &self.cells().weights.matrices {
-            Matrices::Packed(packed) => packed,
-            Matrices::ByRows(_) => {
-                let units = self.units_of(part.panel, E::lanes::<S>());
-                for (row, sums) in part.tile.range().zip(sums.iter_mut()) {
-                    let product = self.cells().memory.products.at(row);
-                    // SAFETY: these units of the product are complete.
-                    unsafe { add_gates(simd, &mut sums[..VECTORS], product, 0, h, &units) };
-                }
-                return;
-            }
-        };
         let mut lines = WriteLines::new();
         let product = Product {
             lhs: &self.lhs_of(part.tile, false),
             k: h,
-            panel: packed.state.panel(part.panel),
+            panel: self.cells().weights.in_panels().state.panel(part.panel),
             vectors: VECTORS,
             order: SumOrder::Free,
             prefetch: self.prefetch(part, VECTORS, &mut lines),

@@ -125,12 +125,19 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
         matrices + size_of_val(self.bias.as_ref())
     }
 
+    /// The matrices of packed weights.
+    #[inline(always)]
+    pub(super) fn in_panels(&self) -> &LayerMatrices<Panels<E>> {
+        match &self.matrices {
+            Matrices::Packed(matrices) => matrices,
+            Matrices::ByRows(_) => unreachable!("these weights are packed"),
+        }
+    }
+
     /// The packed panels of the input weight and of the state's, and the biases.
     #[inline(always)]
     pub(super) fn slices(&self) -> [&[E]; 3] {
-        let Matrices::Packed(LayerMatrices { input, state, .. }) = &self.matrices else {
-            unreachable!("these weights are packed")
-        };
+        let LayerMatrices { input, state, .. } = self.in_panels();
         let input = input.as_ref().map_or(&[][..], Panels::packed);
         [input, state.packed(), self.bias.as_ref()]
     }
@@ -148,7 +155,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
     }
 
     /// Computes the input product with biases of some rows: r, z and n of a panel. `x` are rows of I elements. If
-    /// the weights are not packed or there is no input weight, they are rows of the product `[3H]`.
+    /// there is no input weight, they are rows of the product `[3H]`.
     ///
     /// # Safety
     /// The rows can be read, and no thread writes them.

@@ -22,8 +22,14 @@ unsafe impl<E: Send + Sync> Sync for Rows<'_, E> {}
 
 impl<'a, E> Rows<'a, E> {
     pub(crate) fn new(data: &'a mut [E], width: usize) -> Self {
+        let rows = match data.len() {
+            0 => 0,
+            // Most steps have one row, and a division is a part of the shortest steps.
+            len if len == width => 1,
+            len => len.checked_div(width).unwrap_or(0),
+        };
         Self {
-            rows: data.len().checked_div(width).unwrap_or(0),
+            rows,
             data: data.as_mut_ptr(),
             width,
             stride: width,

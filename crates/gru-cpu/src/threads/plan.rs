@@ -148,7 +148,10 @@ impl Plan {
         } else {
             ROWS_PER_ROUND
         };
-        rows.div_ceil(group.max(1)).min(sizes.t)
+        match sizes.t {
+            1 => 1,
+            t => rows.div_ceil(group.max(1)).min(t),
+        }
     }
 }
 

@@ -135,7 +135,7 @@ impl<E: Lanes> Pass<'_, E> {
                 h,
                 after: self.call.spec.reset == Reset::AfterMatmul,
                 p: InputProduct {
-                    cells: Rows::new(scratch.p.as_mut(), 3 * self.machine.lanes),
+                    cells: Rows::new(scratch.p.as_mut(), scratch.p_width),
                     per_panel: steps * rows.len(),
                 },
                 rg: Rows::new(scratch.rg.as_mut(), h),
@@ -155,6 +155,7 @@ impl<E: Lanes> Pass<'_, E> {
 /// The memory of a [`Group`].
 pub(super) struct Scratch<E> {
     p: Buffer<E>,
+    p_width: usize,
     g: Buffer<E>,
     rg: Buffer<E>,
     products: Buffer<E>,
@@ -171,9 +172,14 @@ impl<E: Lanes> Scratch<E> {
             Matrices::Packed(_) => [0; 3],
             Matrices::ByRows(matrices) => matrices.memory(call.sizes.h),
         };
-        let at_once = at_once.min(of_round);
+        // One vector of each gate, or all products.
+        let (p_width, p_rows) = match product_width {
+            0 => (3 * pass.machine.lanes, panels * of_round),
+            width => (width, of_round),
+        };
         Self {
-            p: Buffer::new(panels * of_round * 3 * pass.machine.lanes),
+            p: Buffer::new(p_rows * p_width),
+            p_width,
             g: copies(match call.inputs.sequence {
                 Sequence {
                     recurrent_mask: None,
@@ -187,9 +193,9 @@ impl<E: Lanes> Scratch<E> {
             } else {
                 1
             }),
-            products: Buffer::new(rows.max(at_once) * product_width),
+            products: Buffer::new(rows * product_width),
             product_width,
-            encoded: Buffer::new(at_once * words),
+            encoded: Buffer::new(at_once.min(of_round) * words),
         }
     }
 }

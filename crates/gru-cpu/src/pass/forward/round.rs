@@ -5,12 +5,11 @@
 
 use super::{
     super::{
-        Part, VectorRounds,
-        gate_rows::GateRows,
-        next,
+        Part, VectorRounds, next,
         project::{Project, RoundRows},
         tile::GateTiles,
         units,
+        weights::Matrices,
     },
     Group, Pass,
     step::Step,
@@ -82,47 +81,54 @@ impl<E: Lanes> Group<'_, E> {
         let panels = member.share_of(acting, weights.panels());
         let candidates = member.share_of(acting, weights.candidates(after));
         let peers = member.peers(acting);
-        let (h, lanes) = (self.cells.h, E::lanes::<S>());
-        let own = units(panels.clone(), lanes, h);
-        let of_candidate = units(candidates.clone(), CANDIDATE_VECTORS * lanes, h);
         for s in steps.clone() {
             let (step, rows) = (Step::new(self, round, s), round.at(s));
-            let all = tiles(0..rows, self.pass.machine.tile_rows);
-            let count = all.len();
             // SAFETY: all previous states were written before the last barrier, and these panels belong to this thread.
             // `rg` and the gates of this step were written before the barrier in between.
             unsafe {
-                step.multiply_by_rows(simd, rows, false, &own);
-                if after && rows == 1 {
-                    for first in panels.clone().step_by(PANELS_OF_A_ROW) {
-                        let some = first..panels.end.min(first + PANELS_OF_A_ROW);
-                        step.row_after(simd, some, &panels);
-                    }
-                } else {
-                    for panel in panels.clone() {
-                        let next = next(panel, &panels);
-                        for (index, tile) in all.clone().enumerate() {
-                            let part = Part {
-                                tile,
-                                panel,
-                                next,
-                                index,
-                                count,
-                            };
-                            if after {
-                                step.tile_after(simd, part)
-                            } else {
-                                step.tile_before(simd, part)
-                            }
+                match &weights.matrices {
+                    Matrices::ByRows(matrices) => {
+                        step.by_rows(simd, matrices, 0..rows, false, panels.clone());
+                        if !after {
+                            member.wait_for(&peers);
+                            let count = weights.panels();
+                            let panels = units(candidates.clone(), CANDIDATE_VECTORS, count);
+                            step.by_rows(simd, matrices, 0..rows, true, panels);
                         }
                     }
-                }
-                if !after {
-                    member.wait_for(&peers);
-                    step.multiply_by_rows(simd, rows, true, &of_candidate);
-                    for panel in candidates.clone() {
-                        for tile in all.clone() {
-                            step.tile_of_candidate(simd, tile, panel);
+                    Matrices::Packed(_) if after && rows == 1 => {
+                        for first in panels.clone().step_by(PANELS_OF_A_ROW) {
+                            let some = first..panels.end.min(first + PANELS_OF_A_ROW);
+                            step.row_after(simd, some, &panels);
+                        }
+                    }
+                    Matrices::Packed(_) => {
+                        let all = tiles(0..rows, self.pass.machine.tile_rows);
+                        let count = all.len();
+                        for panel in panels.clone() {
+                            let next = next(panel, &panels);
+                            for (index, tile) in all.clone().enumerate() {
+                                let part = Part {
+                                    tile,
+                                    panel,
+                                    next,
+                                    index,
+                                    count,
+                                };
+                                if after {
+                                    step.tile_after(simd, part)
+                                } else {
+                                    step.tile_before(simd, part)
+                                }
+                            }
+                        }
+                        if !after {
+                            member.wait_for(&peers);
+                            for panel in candidates.clone() {
+                                for tile in all.clone() {
+                                    step.tile_of_candidate(simd, tile, panel);
+                                }
+                            }
                         }
                     }
                 }
