@@ -16,6 +16,7 @@ mod gate_rows;
 mod matrices;
 mod prepared;
 mod project;
+mod row_gates;
 mod small;
 mod tile;
 mod weights;

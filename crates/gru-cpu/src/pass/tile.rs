@@ -5,10 +5,7 @@
 //! "complete" cells were written before the last barrier, or by this thread, and are not written again
 //! before the next one.
 
-use super::{
-    Part, WriteLines, by_rows::RowMatrix, gate_rows::GateRows, matrices::LayerMatrices,
-    project::slot_of, units,
-};
+use super::{Part, WriteLines, gate_rows::GateRows, project::slot_of, units};
 use crate::{
     product::{Lhs, Prefetch, Product, ROWS, Strided, SumOrder, Sums},
     simd::Lanes,
@@ -315,90 +312,6 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         unsafe {
             self.new_state(simd, z, n, row, units);
             self.save(simd, row, units, 2, &[n]);
-        }
-    }
-
-    /// Products that are written to memory, and their gates: of `g`, or of `r ⊙ g` with n.
-    ///
-    /// # Safety
-    /// `g`, or `rg`, and `p` are complete, and the units of these panels are owned: all units if the weights are
-    /// quantized.
-    #[inline(always)]
-    unsafe fn by_rows<S: Simd>(
-        &self,
-        simd: S,
-        matrices: &LayerMatrices<RowMatrix<'_, E>>,
-        rows: Range<usize>,
-        of_candidate: bool,
-        panels: Range<usize>,
-    ) {
-        let cells = self.cells();
-        let units = units(panels.clone(), E::lanes::<S>(), cells.h);
-        let lhs = |row: usize| self.lhs(row, of_candidate);
-        let gates = (cells.after, of_candidate);
-        // SAFETY: the caller keeps the same promises.
-        unsafe {
-            matrices.multiply_state(simd, (rows.clone(), lhs), gates, &units, &cells.memory);
-            for row in rows {
-                if cells.gates.are_default() {
-                    self.row::<S, true>(simd, row, of_candidate, panels.clone());
-                } else {
-                    self.row::<S, false>(simd, row, of_candidate, panels.clone());
-                }
-            }
-        }
-    }
-
-    /// The gates of some panels of a row, from products in memory.
-    ///
-    /// # Safety
-    /// As for [`by_rows`](Self::by_rows), and the products are complete.
-    #[inline(always)]
-    unsafe fn row<S: Simd, const DEFAULT: bool>(
-        &self,
-        simd: S,
-        row: usize,
-        of_candidate: bool,
-        panels: Range<usize>,
-    ) {
-        let cells = self.cells();
-        let p = cells.p.cells.at(self.first_row() + row);
-        let q = cells.memory.products.at(row);
-        for panel in panels {
-            let units = &self.units_of(panel, E::lanes::<S>());
-            let [b_r, b_z, b_n, b_hn] = cells.weights.bias(simd, panel);
-            let at = |gate: usize| gate * cells.h + units.start;
-            // SAFETY: rows of `p` and of the products have all gates; they are complete, and these units of `p` are
-            // owned.
-            unsafe {
-                let read = |from: *mut E, gate: usize| {
-                    let from = from.add(at(gate)).cast_const();
-                    E::read(simd, std::slice::from_raw_parts(from, units.len()))
-                };
-                let write = |gate: usize, v: E::V<S>| {
-                    let to = p.add(at(gate));
-                    E::write(simd, std::slice::from_raw_parts_mut(to, units.len()), v);
-                };
-                let plus = |bias: E::V<S>, from: *mut E, gate: usize| {
-                    E::vadd(simd, bias, read(from, gate))
-                };
-                if of_candidate {
-                    let n = E::vadd(simd, plus(b_n, p, 2), read(q, 2));
-                    let z = [1, 0].map(|gate| read(p, gate));
-                    self.units_of_candidate::<S, DEFAULT>(simd, n, z, row, units);
-                    continue;
-                }
-                let r = plus(plus(b_r, p, 0), q, 0);
-                let z = plus(plus(b_z, p, 1), q, 1);
-                if cells.after {
-                    let sums = [r, z, plus(b_hn, q, 2)];
-                    self.units_after::<S, DEFAULT>(simd, sums, plus(b_n, p, 2), row, units);
-                } else {
-                    let [z, rest] = self.units_before::<S, DEFAULT>(simd, [r, z], row, units);
-                    write(0, rest);
-                    write(1, z);
-                }
-            }
         }
     }
 

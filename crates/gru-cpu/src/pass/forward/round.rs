@@ -7,6 +7,7 @@ use super::{
     super::{
         Part, VectorRounds, next,
         project::{Project, RoundRows},
+        row_gates::RowGates,
         tile::GateTiles,
         units,
         weights::Matrices,
