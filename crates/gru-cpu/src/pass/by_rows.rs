@@ -112,27 +112,27 @@ impl<E: Lanes> RowMatrix<'_, E> {
         let at_once = self.rows_at_once();
         for first in rows.clone().step_by(at_once) {
             let len = at_once.min(rows.end - first);
-            let mut from = [std::ptr::null(); QUANTIZED_ROWS];
-            for (at, from) in from[..len].iter_mut().enumerate() {
-                *from = lhs(first + at);
-            }
-            let from = &from[..len];
+            let to = |at: usize| memory.products.at(first + at);
             match self {
                 Self::InPlace(weight) => {
-                    let mut to = [std::ptr::null_mut(); ROWS];
-                    for (at, to) in to[..len].iter_mut().enumerate() {
-                        *to = memory.products.at(first + at);
+                    let (mut from, mut into) =
+                        ([std::ptr::null(); ROWS], [std::ptr::null_mut(); ROWS]);
+                    for at in 0..len {
+                        (from[at], into[at]) = (lhs(first + at), to(at));
                     }
                     // SAFETY: the caller keeps the same promises.
-                    unsafe { weight.multiply_gates(simd, from, gates.clone(), units, &to) };
+                    unsafe {
+                        weight.multiply_gates(simd, &from[..len], gates.clone(), units, &into)
+                    };
                 }
                 Self::Quantized(matrix) => {
-                    let (products, encoded) = (&memory.products, &memory.encoded);
-                    let to = products.at(first).wrapping_add(gates.start * units.len());
+                    let to = to(0).wrapping_add(gates.start * units.len());
+                    let encoded = &memory.encoded;
                     // SAFETY: the caller keeps the same promises, and only this thread encodes rows.
                     unsafe {
                         let encoded = encoded.cells_mut(0, 0..encoded.width());
-                        matrix.multiply(from, encoded, to, products.width());
+                        let lhs = |at| lhs(first + at);
+                        matrix.multiply(len, &lhs, encoded, to, memory.products.width());
                     }
                 }
             }

@@ -51,7 +51,12 @@ impl RoundRows<'_> {
         let (at, s) = match self.live {
             None => {
                 let per_step = self.batch.len();
-                (row % per_step, self.first_step + row / per_step)
+                if row < per_step {
+                    // Without divisions, which take a part of the shortest steps.
+                    (row, self.first_step)
+                } else {
+                    (row % per_step, self.first_step + row / per_step)
+                }
             }
             Some(live) => live.place(self.first_step, row),
         };

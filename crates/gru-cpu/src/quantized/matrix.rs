@@ -75,12 +75,20 @@ pub(crate) trait RowProduct<E>: Send + Sync {
     /// How much the weights were rounded.
     fn energy(&self) -> Energy;
 
-    /// Writes the products of some rows to rows that are `stride` elements apart. `encoded` has room for so many rows.
+    /// Writes the products of `count` rows, which `lhs` returns, to rows that are `stride` elements apart. `encoded` has
+    /// room for so many rows.
     ///
     /// # Safety
     /// The rows of `lhs` have K elements, which no thread writes. The rows from `to` on have
     /// [`columns`](Self::columns) elements, and belong to this thread.
-    unsafe fn multiply(&self, lhs: &[*const E], encoded: &mut [u32], to: *mut E, stride: usize);
+    unsafe fn multiply(
+        &self,
+        count: usize,
+        lhs: &dyn Fn(usize) -> *const E,
+        encoded: &mut [u32],
+        to: *mut E,
+        stride: usize,
+    );
 }
 
 /// A matrix `[K, columns]`.
@@ -121,6 +129,7 @@ impl Matrix {
     }
 
     pub(super) fn int8(machine: Machine, dots: Dots, from: Columns<'_>) -> Self {
+        assert!(dots.is_available(), "{dots:?} is not available");
         let storage = dots.storage();
         let shape = Shape::int8(from.k, from.count, storage.lanes);
         let width = shape.panel_columns();
@@ -197,7 +206,8 @@ impl Matrix {
         };
         match self.dots {
             None => self.machine.arch.dispatch(Bf16(operands)),
-            Some(dots) => dots.product(operands),
+            // SAFETY: it is available, as `int8` checked.
+            Some(dots) => unsafe { dots.product(operands) },
         }
     }
 }
@@ -221,21 +231,22 @@ impl RowProduct<f32> for Matrix {
 
     unsafe fn multiply(
         &self,
-        lhs: &[*const f32],
+        count: usize,
+        lhs: &dyn Fn(usize) -> *const f32,
         encoded: &mut [u32],
         to: *mut f32,
         stride: usize,
     ) {
         let words = self.row_words();
-        for (at, &row) in lhs.iter().enumerate() {
+        for at in 0..count {
             // SAFETY: the caller promises K elements.
-            let row = unsafe { std::slice::from_raw_parts(row, self.k) };
+            let row = unsafe { std::slice::from_raw_parts(lhs(at), self.k) };
             self.encode(row, &mut encoded[at * words..][..words]);
         }
-        let len = lhs.len().saturating_sub(1) * stride + self.columns();
+        let len = count.saturating_sub(1) * stride + self.columns();
         // SAFETY: the caller promises these results.
         let to = unsafe { std::slice::from_raw_parts_mut(to, len) };
-        self.product(encoded, lhs.len(), to, stride);
+        self.product(encoded, count, to, stride);
     }
 }
 

@@ -63,13 +63,15 @@ impl Factors {
             count: self.columns,
             k: self.k,
         });
-        let lhs: Vec<_> = self.x.chunks_exact(self.k).map(<[f32]>::as_ptr).collect();
+        let (count, to_row) = (self.x.len() / self.k, |row: usize| {
+            self.x[row * self.k..].as_ptr()
+        });
         let stride = matrix.columns() + 5;
         // Old contents of the memory have no effect.
-        let mut encoded = vec![u32::MAX; lhs.len() * matrix.row_words()];
-        let mut products = vec![f32::NAN; lhs.len() * stride];
+        let mut encoded = vec![u32::MAX; count * matrix.row_words()];
+        let mut products = vec![f32::NAN; count * stride];
         // SAFETY: these are rows of K elements, and as many rows of results.
-        unsafe { matrix.multiply(&lhs, &mut encoded, products.as_mut_ptr(), stride) };
+        unsafe { matrix.multiply(count, &to_row, &mut encoded, products.as_mut_ptr(), stride) };
         let rows = products.chunks_exact(stride).enumerate();
         let of_row = |(row, of): (usize, &[f32])| {
             let columns = of[..self.columns].iter().enumerate();

@@ -4,6 +4,7 @@ use super::Stack;
 use crate::{
     call::{check_len, check_sizes, or_panic},
     pass::StepMemory,
+    product::Buffer,
     spec::{Direction, Sizes},
 };
 use std::{fmt, sync::Arc};
@@ -16,10 +17,8 @@ use std::{fmt, sync::Arc};
 pub struct StackStream {
     stack: Arc<Stack>,
     n: usize,
-    /// `[L,N,H]`.
-    state: Vec<f32>,
-    /// The new states of a layer, computed apart from the previous ones.
-    new: Vec<f32>,
+    /// The states `[L,N,H]`, and the memory of the next ones.
+    states: [Buffer<f32>; 2],
     /// What a step of each layer needs.
     memory: Vec<StepMemory>,
 }
@@ -56,8 +55,7 @@ impl StackStream {
         let memory = memory.map(|layer| layer.prepared.step_memory(n, layer.zoneout));
         Self {
             n,
-            state: vec![0.0; stack.layers.len() * units],
-            new: vec![0.0; units],
+            states: [(); 2].map(|()| Buffer::new(stack.layers.len() * units)),
             memory: memory.collect(),
             stack,
         }
@@ -70,15 +68,18 @@ impl StackStream {
     pub fn step(&mut self, x: &[f32]) -> &[f32] {
         let (stack, units) = (&self.stack, self.n * self.stack.h);
         check_len("gru_cpu::StackStream::step", "x", x, self.n * stack.i);
+        let [states, next] = &mut self.states;
+        let (states, next) = (states.as_ref(), next.as_mut());
         for (k, (layer, memory)) in stack.layers.iter().zip(&mut self.memory).enumerate() {
-            let (below, state) = self.state.split_at_mut(k * units);
+            let (below, new) = next.split_at_mut(k * units);
             let x = if k == 0 { x } else { &below[(k - 1) * units..] };
-            let state = &mut state[..units];
-            let new = &mut self.new;
+            let state = &states[k * units..][..units];
+            let new = &mut new[..units];
             layer.prepared.step(self.n, [x, state], new, memory);
-            state.copy_from_slice(new);
         }
-        &self.state[self.state.len() - units..]
+        self.states.swap(0, 1);
+        let state = self.state();
+        &state[state.len() - units..]
     }
 
     /// N, the number of rows.
@@ -88,12 +89,12 @@ impl StackStream {
 
     /// The states `[L,N,H]`.
     pub fn state(&self) -> &[f32] {
-        &self.state
+        self.states[0].as_ref()
     }
 
     /// The states `[L,N,H]`, which the caller may set: to zero for a new sequence, or to a saved state.
     pub fn state_mut(&mut self) -> &mut [f32] {
-        &mut self.state
+        self.states[0].as_mut()
     }
 
     /// Sets the states of a row to zero, for a new sequence.
@@ -107,7 +108,7 @@ impl StackStream {
             "gru_cpu::StackStream::restart: row, expected less than {n}, got {row}"
         );
         for layer in 0..self.stack.layers.len() {
-            self.state[(layer * n + row) * h..][..h].fill(0.0);
+            self.state_mut()[(layer * n + row) * h..][..h].fill(0.0);
         }
     }
 

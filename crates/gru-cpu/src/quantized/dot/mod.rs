@@ -118,8 +118,10 @@ impl Dots {
     }
 
     /// Writes the product of every row with the whole matrix.
-    pub(super) fn product(self, operands: Multiplication<'_>) {
-        assert!(self.is_available(), "{self:?} is not available");
+    ///
+    /// # Safety
+    /// It [is available](Self::is_available).
+    pub(super) unsafe fn product(self, operands: Multiplication<'_>) {
         operands.check(self.storage().lanes);
         assert!(operands.shape.words.is_multiple_of(2));
         match self {
