@@ -122,7 +122,7 @@ impl StackStream {
 impl Clone for StackStream {
     fn clone(&self) -> Self {
         let mut clone = Self::new(self.stack.clone(), self.n);
-        clone.state.copy_from_slice(&self.state);
+        clone.state_mut().copy_from_slice(self.state());
         clone
     }
 }
