@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::thread;
+use std::{cell::RefCell, thread};
 use support::Problem;
 
 /// The number of concurrent calls.
@@ -41,6 +41,28 @@ fn threads_of_their_own() {
             }
         });
     });
+}
+
+/// A call in the destructor of a thread-local, when the thread-locals of this crate are gone. A panic there aborts.
+#[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
+fn a_thread_that_ends() {
+    struct Last(Problem<f32>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.run(false);
+        }
+    }
+    thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+    for sizes in SIZES {
+        let thread = thread::spawn(move || {
+            let problem = || Problem::<f32>::of(sizes);
+            // Destructors run in the order of the first use.
+            LAST.set(Some(Last(problem())));
+            problem().run(false);
+        });
+        thread.join().expect("the call returns");
+    }
 }
 
 #[test]

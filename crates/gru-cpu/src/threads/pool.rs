@@ -29,10 +29,12 @@ pub(crate) fn with_helpers<F: Fn(usize) + Sync>(
     help: F,
     own: impl FnOnce(),
 ) {
-    if helpers.is_empty() || !offers() {
+    if helpers.is_empty() {
         return own();
     }
-    let waiting = WAITING.with(Arc::clone);
+    let Some(waiting) = waiting() else {
+        return own();
+    };
     waiting.fetch_add(helpers.len(), Relaxed);
     let offer = Arc::new(Offer {
         state: AtomicUsize::new(OPEN),
@@ -61,7 +63,13 @@ const MOST_WAITING: usize = 4096;
 
 /// Whether calls of this thread offer work to others.
 pub(crate) fn offers() -> bool {
-    WAITING.with(|waiting| waiting.load(Relaxed)) < MOST_WAITING
+    waiting().is_some()
+}
+
+/// [`WAITING`], if calls of this thread offer work. It is gone when the destructors of other thread-locals call.
+fn waiting() -> Option<Arc<AtomicUsize>> {
+    let waiting = WAITING.try_with(Arc::clone).ok()?;
+    (waiting.load(Relaxed) < MOST_WAITING).then_some(waiting)
 }
 
 thread_local! {
