@@ -7,10 +7,11 @@ use gru_op::{
     gpu::{Schedule, Settings, Strategy},
 };
 use gru_testkit::{case::Case, close::Tolerance, webgpu};
-use gru_tests::operator::{self, Way};
+use gru_tests::{
+    operator::{self, Way},
+    warnings,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
-use log::{Level, LevelFilter, Log, Metadata, Record};
-use std::sync::Mutex;
 
 /// Without the self-tests, which are more launches.
 const SETTINGS: Settings = Settings {
@@ -23,8 +24,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Launch counts and settings belong to the whole process.
     arguments.test_threads = Some(1);
-    log::set_logger(&Warnings).expect("the first logger");
-    log::set_max_level(LevelFilter::Warn);
+    warnings::collect();
     SETTINGS.set();
     let absent = Device::enumerate(DeviceType::Wgpu).is_empty();
     let required = std::env::var_os("GRU_REQUIRE_GPU").is_some();
@@ -91,29 +91,6 @@ fn forced_schedule() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Warnings of gru-op and its kernels.
-struct Warnings;
-
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-impl Log for Warnings {
-    fn enabled(&self, metadata: &Metadata) -> bool {
-        metadata.level() == Level::Warn && metadata.target().starts_with("gru_")
-    }
-
-    fn log(&self, record: &Record) {
-        if self.enabled(record.metadata()) {
-            WARNINGS.lock().unwrap().push(record.args().to_string());
-        }
-    }
-
-    fn flush(&self) {}
-}
-
-fn warnings() -> Vec<String> {
-    std::mem::take(&mut *WARNINGS.lock().unwrap())
-}
-
 /// A training step with every tensor that an operator may have, compared with the oracle.
 fn all_tensors(device: &Device, words: &str) -> Result<(), Failed> {
     let options = "mask skips start-states zoneout-per-unit";
@@ -137,7 +114,7 @@ fn every_option() -> Result<(), Failed> {
     ] {
         let before = gru_cube::launches();
         all_tensors(&device, words)?;
-        let (launches, warnings) = (gru_cube::launches() - before, warnings());
+        let (launches, warnings) = (gru_cube::launches() - before, warnings::take());
         if !warnings.is_empty() || launches < least {
             return Err(format!("{words}: {launches} launches, {warnings:?}").into());
         }
@@ -163,7 +140,7 @@ fn right_kernels() -> Result<(), Failed> {
         };
         let (without, with) = (count(SETTINGS)?, count(Settings::default())?);
         SETTINGS.set();
-        let warnings = warnings();
+        let warnings = warnings::take();
         if !warnings.is_empty() || with < without + 2 {
             return Err(format!("{words}: {with} and {without} launches, {warnings:?}").into());
         }
@@ -178,7 +155,7 @@ fn rejected_kernel() -> Result<(), Failed> {
     Settings::default().set();
     for expected_warnings in [2, 0] {
         all_tensors(&device, "H128")?;
-        let warnings = warnings();
+        let warnings = warnings::take();
         let names =
             |warning: &String| warning.starts_with("self-test of the kernel sequence rows=");
         if warnings.len() != expected_warnings || !warnings.iter().all(names) {

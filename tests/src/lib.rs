@@ -39,6 +39,7 @@ mod sums;
 mod tracking;
 mod user;
 mod vectors;
+pub mod warnings;
 
 use std::{
     collections::HashSet,

@@ -2,6 +2,7 @@
 
 use self::{Form::*, Parameter::*};
 use crate::{error::ConvertError, state_dict::StateDict};
+use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
 use gru_op::{GruBlock, GruBlockConfig, GruLayer, GruWeights};
 use std::ops::Range;
@@ -103,7 +104,7 @@ pub(crate) fn export(layers: &[GruLayer], arrays: &[Array]) -> Result<StateDict,
         .collect();
     let layers = layers
         .iter()
-        .map(|layer| parameters(layer.weights(), &recurrent));
+        .map(|layer| parameters(layer.valid().weights(), &recurrent));
     let layers: Vec<_> = layers.collect();
     let mut dict = StateDict::new();
     for (key, shape, range, parts) in arrays {

@@ -159,6 +159,22 @@ pub const BLOCK: &[Misuse] = &[
     ),
     (
         || {
+            let mut block = init(config());
+            block.layers.clear();
+            block.gates(zeros([N, T, I]), None);
+        },
+        "GruBlock::gates: layers must have one entry for each layer and direction, expected 1, got 0",
+    ),
+    (
+        || {
+            let mut block = init(config().with_bidirectional(true));
+            block.layers.pop();
+            forward(block);
+        },
+        "GruBlock::forward: layers must have one entry for each layer and direction, expected 2, got 1",
+    ),
+    (
+        || {
             init(config().with_bidirectional(true)).step(zeros([N, I]), None);
         },
         "GruBlock::step: expected the forward direction in every layer, got reverse",

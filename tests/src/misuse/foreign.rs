@@ -68,7 +68,7 @@ pub const ALL: &[Misuse] = &[
     ),
     (
         || mps_gru(None, |descriptor| descriptor.bidirectional = true),
-        "mps_graph::gru: recurrent_weight must be [2, 3H, H] with bidirectional, got [15, 5]",
+        "mps_graph::gru: recurrent_weight must be [3H, H], or [2, 3H, H] with bidirectional, got [15, 5]",
     ),
     (
         || mps_gru(Some(3 * H), |descriptor| descriptor.reset_after = true),

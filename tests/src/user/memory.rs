@@ -5,7 +5,12 @@ use burn::{
     optim::{GradientsParams, SgdConfig},
     tensor::{Device, Tensor},
 };
-use gru_op::{GruBlockConfig, SequenceOptions};
+use gru_convert::{keras, onnx, pytorch};
+use gru_op::{
+    GruBlockConfig, Precision, SequenceOptions, Update, gru_gates,
+    mps_graph::{GruDescriptor, gru_gradients},
+    tensorflow::gru_block_cell_grad,
+};
 use libtest_mimic::{Completion, Failed, Trial};
 use std::fs;
 
@@ -32,7 +37,8 @@ fn in_use() -> Result<u64, String> {
     Ok(1024 * kilobytes.ok_or("expected a line with anonymous memory")?)
 }
 
-/// Three kinds of steps: streaming, a sequence with lengths, and training.
+/// Streaming, a sequence with lengths, training, and functions on an autodiff device whose results are constants: Burn
+/// frees what they record at the next backward pass, so they record nothing.
 pub fn role() -> Result<(), String> {
     let plain = Device::flex();
     let device = plain.clone().autodiff();
@@ -47,6 +53,7 @@ pub fn role() -> Result<(), String> {
         gru.forward_with(x, SequenceOptions::new().lengths(&[3, 1]));
     })?;
     let mut gru = Some(GruBlockConfig::new(i, h).init(&device));
+    constants(&device)?;
     let sgd = SgdConfig::new();
     let mut optimizer = sgd.init();
     flat("training", 2_000, || {
@@ -55,6 +62,63 @@ pub fn role() -> Result<(), String> {
         let gradients = block.forward(x, None).0.mean().backward();
         let gradients = GradientsParams::from_grads(gradients, &block);
         gru = Some(optimizer.step(1e-3, block, gradients));
+    })
+}
+
+fn constants(device: &Device) -> Result<(), String> {
+    fn leaf<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
+        Tensor::ones(shape, device).require_grad()
+    }
+    let (n, t, i, h) = (2, 3, 3, 32);
+    let gru = GruBlockConfig::new(i, h).init(device);
+    let (x, state) = (leaf([n, t, i], device), leaf([1, n, h], device));
+    flat("gates", 1_000, || {
+        gru.gates(x.clone(), Some(state.clone()));
+    })?;
+    let (weights, spec) = (gru.layers[0].weights(), gru.layers[0].spec);
+    let (rows, steps) = (leaf([n, h], device), leaf([n, t], device).greater_elem(0));
+    flat("gru_gates", 1_000, || {
+        let options = SequenceOptions::new()
+            .mask(steps.clone())
+            .state(rows.clone());
+        let options = options.starts(steps.clone()).start_state(rows.clone());
+        gru_gates(x.clone(), &weights, &spec, options);
+    })?;
+    flat("prepare", 1_000, || drop(gru.prepare(Precision::Full)))?;
+    flat("exporters", 1_000, || {
+        for export in [pytorch::export, keras::export] {
+            export(&gru, "").expect("both systems have this GRU");
+        }
+        onnx::model(&gru, Default::default()).expect("ONNX has this GRU");
+    })?;
+    let (x, u) = (leaf([n, i], device), &rows);
+    let (w_ru, w_c) = (leaf([i + h, 2 * h], device), leaf([i + h, h], device));
+    let (b_ru, b_c) = (leaf([2 * h], device), leaf([h], device));
+    flat("gru_block_cell_grad", 1_000, || {
+        let (w_ru, w_c, b_ru, b_c) = (w_ru.clone(), w_c.clone(), b_ru.clone(), b_c.clone());
+        let [h_prev, r, u, c, d_h] = [u, u, u, u, u].map(Tensor::clone);
+        gru_block_cell_grad(x.clone(), h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h);
+    })?;
+    let (source, z_state) = (leaf([t, n, 3 * h], device), leaf([t, n, 3 * h], device));
+    let (weight, output) = (leaf([3 * h, h], device), leaf([t, n, h], device));
+    let descriptor = GruDescriptor::new(Update::Keeps);
+    flat("mps_graph::gru_gradients", 1_000, || {
+        let [d, y] = [&output, &output].map(Tensor::clone);
+        let (x, z, w) = (source.clone(), z_state.clone(), weight.clone());
+        gru_gradients(
+            x,
+            w,
+            d,
+            z,
+            y,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            &descriptor,
+        );
     })
 }
 

@@ -11,6 +11,7 @@ mod module;
 mod quantized;
 mod threads;
 mod training;
+mod warned;
 
 use super::{backends::TestBackend, conformance::text};
 use burn::tensor::{Device, Tensor};
@@ -57,9 +58,10 @@ pub fn process_trials() -> Vec<Trial> {
     let trial = |(name, test): (&str, fn() -> Result<(), String>)| {
         Trial::test(format!("user/{name}/flex"), move || Ok(test()?))
     };
-    let tests: [(_, fn() -> _); 2] = [
+    let tests: [(_, fn() -> _); 3] = [
         ("learner-with-workers", learner::runs),
         ("integers-of-8-bits", integers::runs),
+        ("warnings", warned::runs),
     ];
     let mut trials: Vec<Trial> = tests.map(trial).into();
     trials.push(memory::trial());

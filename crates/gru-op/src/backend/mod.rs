@@ -51,6 +51,8 @@ macro_rules! implement {
 #[cfg(feature = "autodiff")]
 mod autodiff;
 mod call;
+#[cfg(all(test, feature = "flex"))]
+mod cases;
 pub(crate) mod composed;
 #[cfg(any(feature = "ndarray", feature = "flex"))]
 pub(crate) mod cpu;
@@ -60,8 +62,6 @@ mod cube;
 pub(crate) mod deferred;
 mod memory;
 pub(crate) mod padded;
-#[cfg(all(test, feature = "flex"))]
-mod random_call;
 
 pub use self::call::{GruCall, GruGradients, GruSaved};
 pub(crate) use self::{call::is_addressable, memory::LayerMemory};

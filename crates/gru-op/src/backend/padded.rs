@@ -275,7 +275,7 @@ impl<B: Backend> Padded<B> {
         if shape.contains(&0) {
             return sequence;
         }
-        sequence.zeroed(self.step_mask.is_zero().expand(shape))
+        sequence.zeroed(self.step_mask.equals(0.0).expand(shape))
     }
 
     /// A padded sequence from a sequence of the call. The padding of packed rows is undefined.

@@ -44,7 +44,8 @@ pub struct GruBlockConfig {
     /// reverses the outputs.
     #[config(default = false)]
     pub reverse: bool,
-    /// Probability that dropout between layers sets an element to zero, in training.
+    /// Probability that dropout between layers sets an element to zero, in training. With one layer it has no effect, and
+    /// the log has a warning.
     #[config(default = 0.0)]
     pub dropout: f64,
     /// Probability that the gates do not see a unit of the state, in training. Drawn once per row and
@@ -105,6 +106,10 @@ impl GruBlockConfig {
         if let Err(error) = self.validate() {
             panic!("{error}");
         }
+        if self.dropout > 0.0 && self.num_layers == 1 {
+            let p = self.dropout;
+            log::warn!("GruBlockConfig: dropout {p} acts between layers, but num_layers is 1");
+        }
         let (init, h) = (&self.initializer, self.d_hidden);
         let layer = |k: usize| {
             let inputs = self.layer_inputs(k);
@@ -128,8 +133,39 @@ impl GruBlockConfig {
     /// assert!(error.to_string().contains("dropout must be a probability"));
     /// ```
     pub fn validate(&self) -> Result<(), GruError> {
-        self.try_check()
-            .map_err(|reason| GruError::Config { reason })
+        let expect = |is_right: bool, error: String| {
+            let reason = format!("GruBlockConfig: {error}");
+            is_right.then_some(()).ok_or(GruError::Config { reason })
+        };
+        let (i, h, layers) = (self.d_input, self.d_hidden, self.num_layers);
+        for (name, size) in [("d_input", i), ("d_hidden", h), ("num_layers", layers)] {
+            let error = format!("{name} must be positive, expected > 0, got 0");
+            expect(size > 0, error)?;
+        }
+        let sizes = format!("d_input {i}, d_hidden {h}, num_layers {layers}");
+        let error = format!("expected parameters that memory can address, got {sizes}");
+        expect(self.fits_in_memory(), error)?;
+        let probability = |name: &str, p: f64| {
+            let error = format!("{name} must be a probability, expected 0 to below 1, got {p}");
+            expect((0.0..1.0).contains(&p), error)
+        };
+        probability("dropout", self.dropout)?;
+        let error = "expected reverse or bidirectional, got both".into();
+        expect(!(self.reverse && self.bidirectional), error)?;
+        let (given, expected) = (self.per_layer.len(), self.layer_count());
+        let error = format!(
+            "per_layer must be empty or have one entry for each layer and direction, expected {expected}, got {given}"
+        );
+        expect(given == 0 || given == expected, error)?;
+        // Without entries, all layers have the options of the first.
+        for k in 0..given.max(1) {
+            let options = self.options_of(k);
+            probability("recurrent_dropout", options.recurrent_dropout)?;
+            probability("zoneout", options.zoneout)?;
+            let spec = options.spec.try_check();
+            spec.map_err(|reason| GruError::Config { reason })?;
+        }
+        Ok(())
     }
 
     /// Builds a block from weights, in the order of [`GruBlock::layers`]. `bias`, `recurrent_bias` and `initializer` are
@@ -230,52 +266,6 @@ impl GruBlockConfig {
             checkpointing: self.checkpointing,
             memory: Some(Default::default()),
         }
-    }
-
-    /// Why [`init`](Self::init) would panic.
-    fn try_check(&self) -> Result<(), String> {
-        let (i, h, layers) = (self.d_input, self.d_hidden, self.num_layers);
-        let sizes = [("d_input", i), ("d_hidden", h), ("num_layers", layers)];
-        if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
-            return Err(format!(
-                "GruBlockConfig: {name} must be positive, expected > 0, got 0"
-            ));
-        }
-        if !self.fits_in_memory() {
-            return Err(format!(
-                "GruBlockConfig: expected parameters that memory can address, got d_input {i}, d_hidden {h}, num_layers \
-                 {layers}"
-            ));
-        }
-        let probability = |name: &str, p: f64| {
-            if (0.0..1.0).contains(&p) {
-                Ok(())
-            } else {
-                Err(format!(
-                    "GruBlockConfig: {name} must be a probability, expected 0 to below 1, got {p}"
-                ))
-            }
-        };
-        probability("dropout", self.dropout)?;
-        if self.reverse && self.bidirectional {
-            return Err("GruBlockConfig: expected reverse or bidirectional, got both".into());
-        }
-        let given = self.per_layer.len();
-        if given != 0 && given != self.layer_count() {
-            return Err(format!(
-                "GruBlockConfig: per_layer must be empty or have one entry for each layer and \
-                 direction, expected {}, got {given}",
-                self.layer_count()
-            ));
-        }
-        // Without entries, all layers have the options of the first.
-        for k in 0..given.max(1) {
-            let options = self.options_of(k);
-            probability("recurrent_dropout", options.recurrent_dropout)?;
-            probability("zoneout", options.zoneout)?;
-            options.spec.try_check()?;
-        }
-        Ok(())
     }
 
     /// Whether memory can hold all parameters in float64. After this, no product of sizes overflows.

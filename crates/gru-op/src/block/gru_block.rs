@@ -9,6 +9,8 @@ use crate::{
 };
 use burn::{module::Module, nn::Dropout, tensor::Tensor};
 use gru_spec::{Direction, Layout};
+#[cfg(feature = "autodiff")]
+use std::sync::Once;
 
 /// Layers of GRUs in one or both directions, with dropout between layers.
 ///
@@ -177,7 +179,7 @@ impl GruBlock {
         layout: Layout,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
-        check_sequence(op, &x, layout, &options, self.sizes());
+        check_sequence(op, &x, layout, &options, self.sizes(op));
         #[cfg(any(feature = "ndarray", feature = "flex"))]
         if let Some(prepared) = self.prepared_for(&x, &options) {
             return prepared.run_checked(op, x, layout, options);
@@ -193,6 +195,16 @@ impl GruBlock {
         layout: Layout,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
+        #[cfg(feature = "autodiff")]
+        if self.layers.iter().any(GruLayer::is_derived) {
+            static WARNED: Once = Once::new();
+            WARNED.call_once(|| {
+                log::warn!(
+                    "{op}: parameters are results of an operation, such as a cast, so an optimizer has no gradients \
+                     for them; change `block.valid()` instead, then call `train()`"
+                );
+            });
+        }
         let (training, mut finals) = (self.training(&x), Vec::with_capacity(self.layers.len()));
         let y = self.each_layer((op, layout), x, &options, training, |operation, x| {
             let (y, last) = operation.states(x);
@@ -203,8 +215,8 @@ impl GruBlock {
     }
 
     /// The states and gates of every layer and direction, in the order of [`layers`](Self::layers), for
-    /// inspection. They are constants under autodiff. Nothing is random: dropout is off, and zoneout uses its
-    /// mean, as in inference.
+    /// inspection. Nothing is recorded for backward: they are on the device without autodiff. Nothing is random: dropout
+    /// is off, and zoneout uses its mean, as in inference.
     ///
     /// # Panics
     /// As [`forward`](Self::forward).
@@ -220,10 +232,11 @@ impl GruBlock {
     /// ```
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
-        let options = SequenceOptions::new().state(state);
+        let (block, x) = (self.valid(), x.inner());
+        let options = SequenceOptions::new().state(state.map(Tensor::inner));
         let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
-        check_sequence(OP, &x, layout, &options, self.sizes());
-        self.each_layer((OP, layout), x, &options, false, |operation, x| {
+        check_sequence(OP, &x, layout, &options, self.sizes(OP));
+        block.each_layer((OP, layout), x, &options, false, |operation, x| {
             let gates = operation.gates(x);
             let y = gates.states.clone();
             all.push(gates);
@@ -290,7 +303,7 @@ impl GruBlock {
     /// ```
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "GruBlock::step";
-        let ([n, features], training) = (x.dims(), self.training(&x));
+        let training = self.training(&x);
         expect_forward(OP, self.layers.iter().map(|layer| layer.direction));
         for layer in &self.layers {
             assert!(
@@ -300,9 +313,8 @@ impl GruBlock {
                 layer.recurrent_dropout
             );
         }
-        let x = shape::reshape(x, [1, n, features]);
         let options = SequenceOptions::new().state(state);
-        let (y, state) = self.run(OP, x, Layout::TimeMajor, options);
+        let (y, state) = self.run(OP, shape::one_step(x), Layout::TimeMajor, options);
         (shape::at(y, 0, 0), state)
     }
 
@@ -326,8 +338,16 @@ impl GruBlock {
     }
 
     /// I, H and L·D.
-    fn sizes(&self) -> [usize; 3] {
-        [self.d_input, self.d_hidden, self.layers.len()]
+    ///
+    /// # Panics
+    /// If [`layers`](Self::layers) was changed to another number.
+    fn sizes(&self, op: &str) -> [usize; 3] {
+        let (expected, actual) = (self.num_layers * self.directions(), self.layers.len());
+        assert!(
+            actual == expected,
+            "{op}: layers must have one entry for each layer and direction, expected {expected}, got {actual}"
+        );
+        [self.d_input, self.d_hidden, actual]
     }
 }
 

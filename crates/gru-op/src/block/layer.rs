@@ -64,6 +64,16 @@ impl GruLayer {
         }
     }
 
+    /// Whether a parameter is the result of an operation under autodiff. Then it is no leaf, and its gradient is not kept.
+    #[cfg(feature = "autodiff")]
+    pub(super) fn is_derived(&self) -> bool {
+        fn is_result<const D: usize>(parameter: &Param<Tensor<D>>) -> bool {
+            parameter.is_tracked() && !parameter.is_require_grad()
+        }
+        let mut biases = self.b_ih.iter().chain(&self.b_hh);
+        is_result(&self.w_ih) || is_result(&self.w_hh) || biases.any(is_result)
+    }
+
     pub(super) fn options(&self) -> GruLayerOptions {
         GruLayerOptions {
             spec: self.spec,

@@ -40,7 +40,7 @@ use crate::{
     op::check::Check,
     op::options::GruWeights,
     op::sequence::optional,
-    op::shape,
+    op::shape::{self, one_step},
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
@@ -122,15 +122,14 @@ pub fn gru_block_cell(
         weights: weights.to_dispatch(),
     });
     let saved = run(call, true);
-    let step = |tensor| rows(Tensor::from_dispatch(tensor));
-    let gates = step(saved.gates.expect("the operation returns gates"));
+    let gates = rows(saved.gates.expect("the operation returns gates"));
     let gate = |k: usize| gates.clone().narrow(1, k * h, h);
-    (gate(0), gate(1), gate(2), step(saved.states))
+    (gate(0), gate(1), gate(2), rows(saved.states))
 }
 
 /// `GRUBlockCellGrad`: `(d_x [N,I], d_h_prev [N,H], d_c_bar [N,H], d_r_bar_u_bar [N,2H])`.
 ///
-/// The operator has bias arguments, but ignores their values. The results are constants under autodiff.
+/// The operator has bias arguments, but ignores their values. The results are on the device without autodiff.
 /// [`gru_block_cell`] has an example.
 ///
 /// # Panics
@@ -149,6 +148,9 @@ pub fn gru_block_cell_grad(
     d_h: Tensor<2>,
 ) -> (Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>) {
     const OP: &str = "gru_block_cell_grad";
+    let [x, h_prev, w_ru, w_c] = [x, h_prev, w_ru, w_c].map(Tensor::inner);
+    let [r, u, c, d_h] = [r, u, c, d_h].map(Tensor::inner);
+    let [b_ru, b_c] = [b_ru, b_c].map(Tensor::inner);
     let h = check(OP, &x, &h_prev, &w_ru, &w_c, &b_ru, &b_c);
     let [n, _] = x.dims();
     let because = || format!("x is {:?} and h_prev {:?}", x.dims(), h_prev.dims());
@@ -179,10 +181,10 @@ pub fn gru_block_cell_grad(
     let d_states = one_step(d_h).into_dispatch();
     let GruGradients(d) = Dispatch::gru_gradients(call, saved, d_states, wanted);
     const REQUESTED: &str = "this gradient was requested";
-    let d_bar = rows(Tensor::from_dispatch(d.x.expect(REQUESTED)));
+    let d_bar = rows(d.x.expect(REQUESTED));
     let d_h_prev = Tensor::<2>::from_dispatch(d.h0.expect(REQUESTED));
     let w_ih = w_ih.expect("the block cell has an input weight");
-    let d_x = product(d_bar.clone(), w_ih.detach().transpose());
+    let d_x = product(d_bar.clone(), w_ih.transpose());
     let d_c_bar = d_bar.clone().narrow(1, 2 * h, h);
     (d_x, d_h_prev, d_c_bar, d_bar.narrow(1, 0, 2 * h))
 }
@@ -277,16 +279,9 @@ fn product(lhs: Tensor<2>, rhs: Tensor<2>) -> Tensor<2> {
     lhs.matmul(rhs)
 }
 
-/// `[1,N,·]`.
-fn one_step(rows: Tensor<2>) -> Tensor<3> {
-    let [n, features] = rows.dims();
-    shape::reshape(rows, [1, n, features])
-}
-
 /// The inverse of [`one_step`].
-fn rows(step: Tensor<3>) -> Tensor<2> {
-    let [_, n, features] = step.dims();
-    shape::reshape(step, [n, features])
+fn rows(step: DispatchTensor) -> Tensor<2> {
+    shape::at(Tensor::<3>::from_dispatch(step), 0, 0)
 }
 
 /// A call of one step.

@@ -22,16 +22,6 @@ pub(crate) struct OpNames<'a> {
     pub(crate) layer: Option<usize>,
 }
 
-impl<'a> From<&'a str> for OpNames<'a> {
-    fn from(op: &'a str) -> Self {
-        Self {
-            op,
-            h0: "h0",
-            layer: None,
-        }
-    }
-}
-
 /// The name of an argument: `w_hh`, or `layers.1.w_hh`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a> {

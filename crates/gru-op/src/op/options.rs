@@ -54,6 +54,16 @@ impl GruWeights {
         self
     }
 
+    /// The weights without autodiff.
+    pub(crate) fn inner(self) -> Self {
+        Self {
+            w_ih: self.w_ih.map(Tensor::inner),
+            w_hh: self.w_hh.inner(),
+            b_ih: self.b_ih.map(Tensor::inner),
+            b_hh: self.b_hh.map(Tensor::inner),
+        }
+    }
+
     /// The weights as inputs of a call.
     pub(crate) fn to_dispatch(&self) -> Weights<DispatchTensor> {
         Weights {
@@ -146,6 +156,24 @@ impl<const D: usize> SequenceOptions<D> {
 }
 
 impl SequenceOptions<2> {
+    /// The options without autodiff.
+    pub(crate) fn inner(self) -> Self {
+        Self {
+            state: self.state.map(Tensor::inner),
+            padding: match self.padding {
+                Padding::Mask(mask) => Padding::Mask(mask.inner()),
+                other => other,
+            },
+            starts: Starts {
+                flags: self.starts.flags.map(Tensor::inner),
+                state: self.starts.state.map(Tensor::inner),
+            },
+            recurrent_mask: self.recurrent_mask.map(Tensor::inner),
+            zoneout: self.zoneout.map(Tensor::inner),
+            ..self
+        }
+    }
+
     /// Sets the memory layout of the sequence.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.order.layout = layout;

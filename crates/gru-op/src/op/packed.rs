@@ -80,17 +80,13 @@ pub(crate) fn in_sequence<const D: usize>(
 }
 
 fn check_sum(op: &str, m: usize, lengths: &[usize], dims: [usize; 2]) {
-    let sum = sum(lengths);
+    let mut counts = lengths.iter();
+    let sum = counts.try_fold(0usize, |sum, &len| sum.checked_add(len));
     assert!(
         sum == Some(m),
         "{op}: the sum of lengths must be M = {m}, got {}; x [M, I] is {dims:?}",
         sum.map_or_else(|| "more than a usize".into(), |sum| sum.to_string())
     );
-}
-
-fn sum(counts: &[usize]) -> Option<usize> {
-    let mut counts = counts.iter();
-    counts.try_fold(0usize, |sum, &count| sum.checked_add(count))
 }
 
 /// Packs a padded batch: `[N,T,I]` to `[M,I]`, the first `lengths[n]` steps of each row one after the other.

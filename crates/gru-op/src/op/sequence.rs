@@ -84,8 +84,8 @@ pub struct GruGates {
     pub candidate: Tensor<3>,
 }
 
-/// [`gru_sequence_with`] and its gates, for inspection. All results are constants under autodiff. Gates have
-/// no meaning at skipped steps.
+/// [`gru_sequence_with`] and its gates, for inspection. Nothing is recorded for backward: all results are on the device
+/// without autodiff. Gates have no meaning at skipped steps.
 ///
 /// # Panics
 /// As [`gru_sequence`].
@@ -107,7 +107,8 @@ pub fn gru_gates(
     spec: &GruSpec,
     options: SequenceOptions<2>,
 ) -> GruGates {
-    Operation::new("gru_gates", weights, spec, options).gates(x)
+    let (weights, options) = (weights.clone().inner(), options.inner());
+    Operation::new("gru_gates", &weights, spec, options).gates(x.inner())
 }
 
 /// Runs one step of a GRU: from `x [N,I]` and `h [N,H]` (zeros if absent) to the new state `[N,H]`.
@@ -153,7 +154,11 @@ impl<'a> Operation<'a> {
         options: SequenceOptions<2>,
     ) -> Self {
         Self {
-            names: op.into(),
+            names: OpNames {
+                op,
+                h0: "h0",
+                layer: None,
+            },
             weights,
             spec,
             options,
@@ -168,8 +173,7 @@ impl<'a> Operation<'a> {
     /// One step. Zoneout is `[1,N,·]`.
     pub(crate) fn step(mut self, x: Tensor<2>) -> Tensor<2> {
         self.options = self.options.layout(Layout::TimeMajor);
-        let [n, features] = x.dims();
-        self.states(shape::reshape(x, [1, n, features])).1
+        self.states(shape::one_step(x)).1
     }
 
     pub(crate) fn gates(self, x: Tensor<3>) -> GruGates {
@@ -179,7 +183,7 @@ impl<'a> Operation<'a> {
             gates = saved.gates.map(Tensor::<3>::from_dispatch);
             saved.states
         });
-        let (states, gates) = (states.detach(), gates.expect("they were kept"));
+        let gates = gates.expect("they were kept");
         let [first, second, h] = states.dims();
         let gate = |k: usize| match h {
             0 => shape::reshape(gates.clone(), [first, second, h]),

@@ -60,11 +60,13 @@ pub(crate) fn cat<const D: usize>(mut tensors: Vec<Tensor<D>>, dim: usize) -> Te
     Tensor::from_dispatch(Prim::cat(parts, dim).0)
 }
 
-/// Stacks tensors in a new first dimension.
-pub(crate) fn stack(tensors: Vec<Tensor<2>>) -> Tensor<3> {
-    let one = |tensor: Tensor<2>| {
-        let [rows, columns] = tensor.dims();
-        reshape(tensor, [1, rows, columns])
-    };
-    cat(tensors.into_iter().map(one).collect(), 0)
+/// A matrix `[N,·]` with a new first dimension, `[1,N,·]`.
+pub(crate) fn one_step(matrix: Tensor<2>) -> Tensor<3> {
+    let [rows, columns] = matrix.dims();
+    reshape(matrix, [1, rows, columns])
+}
+
+/// Stacks matrices in a new first dimension.
+pub(crate) fn stack(matrices: Vec<Tensor<2>>) -> Tensor<3> {
+    cat(matrices.into_iter().map(one_step).collect(), 0)
 }

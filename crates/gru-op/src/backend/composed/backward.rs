@@ -56,7 +56,8 @@ pub(crate) fn gradients<B: Backend>(
                 call.without_skipped(r * g.clone())
             }
         };
-        d_w_hh(g, g_n, call.columns(&dp, 0, 2), dq_n.clone())
+        let rz = g.transpose().matmul(call.columns(&dp, 0, 2));
+        Prim::cat(vec![rz, g_n.transpose().matmul(dq_n.clone())], 1)
     });
     let b_hh = wanted.b_hh.then(|| {
         let rz = call.columns(&dp, 0, 2).sum_rows();
@@ -76,7 +77,7 @@ pub(crate) fn gradients<B: Backend>(
         b_hh,
         start_state: wanted.start_state.then_some(d_start),
     };
-    GruGradients(gradients.map(|gradient| gradient.map(|gradient| gradient.0)))
+    GruGradients(gradients.map(|gradient| Some(gradient?.0)))
 }
 
 /// `q_n` of all steps, a sequence, from the states.
@@ -88,12 +89,6 @@ pub(crate) fn q_n<B: Backend>(call: GruCall<B>, states: FloatTensor<B>) -> Float
     let g = call.masked_rows(call.previous(&Prim(states)));
     let q_n = call.recurrent(g, 2, 3);
     q_n.reshape(call.sequence_shape(call.sizes.h)).0
-}
-
-/// The gradient of `w_hh`, from both left sides of the recurrent product and the gradients of its results.
-fn d_w_hh<B: Backend>(g: Prim<B>, g_n: Prim<B>, d_rz: Prim<B>, dq_n: Prim<B>) -> Prim<B> {
-    let rz = g.transpose().matmul(d_rz);
-    Prim::cat(vec![rz, g_n.transpose().matmul(dq_n)], 1)
 }
 
 impl<B: Backend> ComposedCall<B> {
@@ -127,7 +122,7 @@ impl<B: Backend> ComposedCall<B> {
         let (count, h) = (self.sizes.rows(), self.sizes.h);
         match &self.inputs.sequence.step_mask {
             Some(step_mask) => {
-                let skipped = step_mask.clone().reshape([count, 1]).is_zero();
+                let skipped = step_mask.clone().reshape([count, 1]).equals(0.0);
                 rows.zeroed(skipped.expand([count, h]))
             }
             None => rows,

@@ -83,7 +83,7 @@ impl<B: Backend> ComposedCall<B> {
         let Sizes { n, h, .. } = self.sizes;
         let step_mask = self.inputs.sequence.step_mask.as_ref()?;
         let step = step_mask.narrow(self.time_dim(), t..t + 1);
-        Some(step.reshape([n, 1]).is_zero().expand([n, h]))
+        Some(step.reshape([n, 1]).equals(0.0).expand([n, h]))
     }
 
     /// The rows that start a new sequence before the step at time `t`, `[N,H]`.
@@ -93,7 +93,7 @@ impl<B: Backend> ComposedCall<B> {
         let direction = self.order.direction;
         let boundary = direction.boundary(direction.time(t, steps), steps)?;
         let starts = starts.narrow(self.time_dim(), boundary..boundary + 1);
-        Some(starts.reshape([n, 1]).is_not_zero().expand([n, h]))
+        Some(starts.reshape([n, 1]).differs(0.0).expand([n, h]))
     }
 
     /// The state `[N,H]` before the step at time `t`: the start state of the rows that start there.

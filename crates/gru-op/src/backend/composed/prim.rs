@@ -147,18 +147,6 @@ impl<B: Backend> Prim<B> {
         Mask(B::float_is_nan(self.0.clone(), self.bool_dtype()))
     }
 
-    /// Where `self` is 0.
-    pub(crate) fn is_zero(&self) -> Mask<B> {
-        let dtype = self.bool_dtype();
-        Mask(B::float_equal_elem(self.0.clone(), 0.0.into(), dtype))
-    }
-
-    /// Where `self` is not 0.
-    pub(crate) fn is_not_zero(&self) -> Mask<B> {
-        let dtype = self.bool_dtype();
-        Mask(B::float_not_equal_elem(self.0.clone(), 0.0.into(), dtype))
-    }
-
     fn bool_dtype(&self) -> BoolDType {
         get_or_init_device_settings::<B>(&self.0.device()).bool_dtype
     }
@@ -179,7 +167,7 @@ functions!(
     tanh => float_tanh, transpose => float_transpose
 );
 
-/// Comparisons with a number. They are false at NaN.
+/// Comparisons with a number. They are false at NaN, except `differs`.
 macro_rules! comparisons {
     ($($name:ident => $burn:ident),+) => {
         impl<B: Backend> Prim<B> {$(
@@ -191,8 +179,8 @@ macro_rules! comparisons {
     };
 }
 comparisons!(
-    above => float_greater_elem, at_least => float_greater_equal_elem,
-    below => float_lower_elem, at_most => float_lower_equal_elem
+    above => float_greater_elem, at_least => float_greater_equal_elem, equals => float_equal_elem,
+    below => float_lower_elem, at_most => float_lower_equal_elem, differs => float_not_equal_elem
 );
 
 macro_rules! operators {

@@ -16,11 +16,11 @@ use crate::backend::{
     composed,
 };
 use burn::backend::{
-    Backend, BackendTensor, DispatchTensorKind, TensorMetadata, tensor::FloatTensor,
+    Backend, BackendTensor, DispatchTensor, DispatchTensorKind, TensorMetadata, tensor::FloatTensor,
 };
-use burn::tensor::{DType, Shape, Tensor};
+use burn::tensor::{DType, Shape};
 use gru_cpu::{Element, Gru};
-use gru_spec::{Inputs, PerInput, Sequence, Sizes};
+use gru_spec::{Inputs, PerInput, Sizes};
 use memory::Keep;
 
 /// A backend whose tensors of `E` are slices in this process.
@@ -44,11 +44,11 @@ impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
 
 /// The numbers of a tensor on Flex or ndarray, in float32 and dense row-major order. Copies them only if they are in
 /// another type or order.
-pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Box<dyn AsRef<[f32]>> {
+pub(crate) fn floats(tensor: DispatchTensor) -> Box<dyn AsRef<[f32]>> {
     fn float32<B: CpuBackend<f32>>(tensor: BackendTensor<B>) -> B::Dense {
         B::dense(cast::<B>(tensor.float(), DType::F32))
     }
-    match tensor.into_dispatch().kind {
+    match tensor.kind {
         #[cfg(feature = "flex")]
         DispatchTensorKind::Flex(tensor) => Box::new(float32(tensor)),
         #[cfg(feature = "ndarray")]
@@ -183,26 +183,12 @@ fn slice<B: CpuBackend<E>, E: Element>(dense: &B::Dense) -> &[E] {
 
 /// All inputs, dense.
 fn dense<B: CpuBackend<E>, E: Element>(
-    inputs: Inputs<FloatTensor<B>>,
+    mut inputs: Inputs<FloatTensor<B>>,
     sizes: Sizes,
 ) -> Inputs<B::Dense> {
-    Inputs {
-        sequence: dense_sequence::<B, E>(inputs.sequence, sizes),
-        weights: inputs.weights.map(B::dense),
-    }
-}
-
-fn dense_sequence<B: CpuBackend<E>, E: Element>(
-    sequence: Sequence<FloatTensor<B>>,
-    sizes: Sizes,
-) -> Sequence<B::Dense> {
-    let [first, second, _] = sequence.x.shape().dims();
+    let [first, second, _] = inputs.sequence.x.shape().dims();
     // The kernels read one share for each unit.
     let expand = |tensor| B::float_expand(tensor, Shape::new([first, second, sizes.h]));
-    let zoneout = sequence.zoneout.map(expand);
-    Sequence {
-        zoneout,
-        ..sequence
-    }
-    .map(B::dense)
+    inputs.sequence.zoneout = inputs.sequence.zoneout.map(expand);
+    inputs.map(B::dense)
 }

@@ -139,8 +139,8 @@ fn codes(step_mask: Option<CubeTensor>, starts: CubeTensor, order: Order) -> Cub
     let valid = match step_mask {
         Some(step_mask) => zeros
             .clone()
-            .with_value(Prim::<CubeBackend>(step_mask).is_not_zero(), 1.0),
+            .with_value(Prim::<CubeBackend>(step_mask).differs(0.0), 1.0),
         None => zeros.clone().plus(1.0),
     };
-    (valid + zeros.with_value(before.is_not_zero(), 2.0)).0
+    (valid + zeros.with_value(before.differs(0.0), 2.0)).0
 }

@@ -90,23 +90,16 @@ fn buffer(tensor: &CubeTensor) -> Handle {
     tensor.handle.clone()
 }
 
-/// An uninitialized tensor on the device of `like`, with its dtype.
-fn empty(like: &CubeTensor, shape: Shape) -> CubeTensor {
-    empty_of(like, shape, like.dtype)
-}
-
 /// An uninitialized tensor on the device of `like`.
-fn empty_of(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
+fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
     let (client, device) = (like.client.clone(), like.device.clone());
-    empty_device_contiguous_dtype(client, device, shape, dtype)
+    empty_device_contiguous_dtype(client, device, Shape::new(shape), dtype)
 }
 
 /// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates. The states are dense.
 fn lhs(recurrence: &Recurrence, states: &CubeTensor, gates: Option<&Handle>) -> Prim<CubeBackend> {
-    let g = empty(
-        states,
-        Shape::new([recurrence.sizes.rows(), recurrence.sizes.h]),
-    );
+    let Sizes { h, .. } = recurrence.sizes;
+    let g = empty(states, [recurrence.sizes.rows(), h], states.dtype);
     gru_cube::recurrent_inputs(
         &states.client,
         recurrence,
@@ -169,9 +162,9 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     let whole = composed::ComposedCall::new(call.clone());
     let (x, w_ih) = (&whole.inputs.sequence.x, &whole.inputs.weights.w_ih);
     let Sizes { n, t, h, .. } = whole.sizes;
-    let states = empty(&x.0, Shape::new(whole.sequence_shape(h)));
+    let states = empty(&x.0, whole.sequence_shape(h), x.dtype());
     let width = call.spec.saved_per_unit() * h;
-    let gates = keep.then(|| empty(&states, Shape::new(whole.sequence_shape(width))));
+    let gates = keep.then(|| empty(&states, whole.sequence_shape(width), x.dtype()));
     let [_, _, features] = x.dims();
     // Products that leave out padding also need p of the valid steps only.
     let copies = 1 + usize::from(call.lengths.of_rows().is_some());
@@ -231,9 +224,7 @@ fn backward(
     let states = into_contiguous(states.clone());
     let done = run_backward(call, recurrence, &states, gates, d_states, wanted)?;
     let gradients = products::gradients_of_inputs(call, recurrence, &states, done, wanted);
-    Ok(GruGradients(
-        gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
-    ))
+    Ok(GruGradients(gradients.map(|gradient| Some(gradient?.0))))
 }
 
 /// Runs the kernels. The states are dense.
@@ -256,13 +247,13 @@ fn run_backward(
     let d_gates = if in_place {
         Prim::<CubeBackend>(kept.clone()).reshape(shape).0
     } else {
-        empty(&kept, Shape::new(shape))
+        empty(&kept, shape, kept.dtype)
     };
     let state_rows = match recurrence.starts {
         Starts::FromState => 2 * n,
         Starts::None | Starts::FromZeros => n,
     };
-    let d_h0 = empty_of(&kept, Shape::new([state_rows, h]), DType::F32);
+    let d_h0 = empty(&kept, [state_rows, h], DType::F32);
     let d_h0 = match recurrence.lengths {
         // One row, because several may have padding.
         Some(_) => {

@@ -7,10 +7,7 @@ use super::{
     chunks, dense, empty, lhs,
 };
 use crate::backend::{GruCall, GruGradients, composed::ComposedCall, padded::Places};
-use burn::{
-    backend::Backend,
-    tensor::{DType, Shape},
-};
+use burn::{backend::Backend, tensor::DType};
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use gru_cube::{Limits, Products, Recurrence};
 use gru_spec::{PerInput, Reset};
@@ -31,7 +28,7 @@ pub(super) fn gradients(
     let all = chunks::chunks(whole.sizes.t, per_step, limit);
     // The gradient of x, with every chunk at its place. A single chunk returns its own buffer.
     let mut d_x = (wanted.x && all.len() > 1)
-        .then(|| Prim::<CubeBackend>(empty(&x.0, Shape::new(x.dims::<3>()))));
+        .then(|| Prim::<CubeBackend>(empty(&x.0, x.dims::<3>(), x.dtype())));
     // The other gradients: the state before the latest chunk, and sums over chunks.
     let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
@@ -70,11 +67,9 @@ pub(super) fn gradients(
     sums.x = d_x.or(sums.x);
     let gradients = wanted.zip(sums).map(|(wanted, sum)| {
         let sum = sum.filter(|_| wanted)?;
-        Some(sum.cast(x.dtype()))
+        Some(sum.cast(x.dtype()).0)
     });
-    Ok(GruGradients(
-        gradients.map(|gradient| gradient.map(|gradient| gradient.0)),
-    ))
+    Ok(GruGradients(gradients))
 }
 
 /// The gates of all steps of a call, from the states.
@@ -95,7 +90,7 @@ fn gates(
     let client = &states.0.client;
     let h = whole.sizes.h;
     let width = spec.saved_per_unit() * h;
-    let gates = empty(&states.0, Shape::new(whole.sequence_shape(width)));
+    let gates = empty(&states.0, whole.sequence_shape(width), states.dtype());
     let g = lhs(recurrence, &into_contiguous(states.0.clone()), None);
     let w_hh = &whole.inputs.weights.w_hh;
     let columns = |from: usize, to: usize| w_hh.narrow(1, from * h..to * h);

@@ -1,7 +1,7 @@
 //! Descriptions from another program: an invalid one is an error, and nothing is run.
 
 use super::{defer::describe, execute::execute, *};
-use crate::backend::{GruBackend, random_call::random_call};
+use crate::backend::{GruBackend, cases::CALLS};
 use burn::{
     backend::{
         Flex, TensorMetadata,
@@ -26,13 +26,7 @@ const UNKNOWN: u64 = 101;
 
 /// The tensors and the description of a valid call.
 fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
-    let of_rows: Vec<usize> = (0..3).map(|_| rng.random_range(0..=4)).collect();
-    let lengths = match rng.random_range(0..3) {
-        0 => Lengths::All,
-        1 => Lengths::Padded(of_rows.into()),
-        _ => Lengths::Packed(of_rows.into()),
-    };
-    let (call, _) = random_call(lengths, rng);
+    let call = CALLS[rng.random_range(0..CALLS.len())].clone();
     let id = [STATES, STATES_AND_GATES, GRADIENTS][rng.random_range(0..3)];
     let mut others = [None, None, None];
     if id == GRADIENTS {
@@ -40,9 +34,10 @@ fn valid_call(rng: &mut StdRng) -> (Handles, CustomOpIr) {
         let gates = saved.gates.filter(|_| rng.random());
         others = [Some(saved.states.clone()), gates, Some(saved.states)];
     }
+    let present = call.inputs.differentiable();
     let wanted = PerInput {
         w_hh: true,
-        ..PerInput::<bool>::default().map(|_| rng.random())
+        ..present.map(|input| input.is_some() && rng.random())
     };
     let mut handles = Handles::new();
     let (mut ids, mut results) = (0.., RESULTS..);

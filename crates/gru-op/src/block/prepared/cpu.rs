@@ -6,14 +6,17 @@ use crate::{
     backend::cpu::floats,
     op::options::{GruWeights, Padding, SequenceOptions},
     op::padding::{before_the_first, zeroed},
+    op::sequence::optional,
     op::shape,
 };
 use burn::{
+    backend::{DispatchTensor, TensorMetadata},
     module::Module,
-    tensor::{Bool, DType, Device, Tensor, TensorData},
+    tensor::{Bool, DType, Tensor, TensorData},
 };
 use gru_cpu::{Stack, StackInputs, StackLayer};
-use gru_spec::{Layout, Order, Precision, Weights};
+use gru_spec::{Layout, Order, Precision};
+use std::mem::discriminant;
 
 /// From this number of rows, N·T, a block and its prepared form return the same bits.
 const ROWS_OF_EQUAL_BITS: usize = 64;
@@ -28,9 +31,9 @@ impl GruBlock {
         options: &SequenceOptions<3>,
     ) -> Option<PreparedGru> {
         let [first, second, _] = x.dims();
-        let place = (x.device(), x.dtype());
         let rows = first * second;
-        let is_supported = is_on_cpu(&place.0) && place.1 == DType::F32;
+        let is_supported = is_on_cpu(&x.device()) && x.dtype() == DType::F32;
+        let kind = discriminant(&x.clone().into_dispatch().kind);
         if self.layers.len() == 1 || rows < ROWS_OF_EQUAL_BITS || !is_supported {
             return None;
         }
@@ -38,22 +41,18 @@ impl GruBlock {
         if rows * self.directions() * self.d_hidden < self.num_params() {
             return None;
         }
-        // Devices are equal with and without autodiff.
-        let is_constant = |device: Device, dtype| {
-            (&device, dtype) == (&place.0, place.1) && !device.is_autodiff()
+        // Autodiff is another kind of tensor.
+        let mut is_like_x = true;
+        let mut compare = |tensor: DispatchTensor| {
+            is_like_x &= (discriminant(&tensor.kind), tensor.dtype()) == (kind, DType::F32);
         };
-        let is_at_place = |weights: &GruWeights| {
-            let mut biases = [&weights.b_ih, &weights.b_hh].into_iter().flatten();
-            let mut matrices = weights.w_ih.iter().chain([&weights.w_hh]);
-            biases.all(|b| is_constant(b.device(), b.dtype()))
-                && matrices.all(|w| is_constant(w.device(), w.dtype()))
-        };
-        let mut states = [&options.state, &options.starts.state]
-            .into_iter()
-            .flatten();
-        if !states.all(|state| is_constant(state.device(), state.dtype()))
-            || !self.weights().iter().all(is_at_place)
-        {
+        for weights in self.weights() {
+            weights.to_dispatch().map(&mut compare);
+        }
+        for state in [&options.state, &options.starts.state] {
+            optional(state.clone()).map(&mut compare);
+        }
+        if !is_like_x {
             return None;
         }
         let memories = self.layers.iter().filter_map(|layer| layer.memory.as_ref());
@@ -69,20 +68,23 @@ pub(super) fn stack(
     precision: Precision,
 ) -> Result<Stack, GruError> {
     let h = block.d_hidden;
-    let mut floats = Vec::new();
-    for (k, weights) in weights.into_iter().enumerate() {
-        let name = |name: &str| format!("layers.{k}.{name}");
-        let b_hh = weights.b_hh.map(|b_hh| parameter(&name("b_hh"), b_hh));
-        let w_ih = weights.w_ih.map(|w_ih| parameter(&name("w_ih"), w_ih));
-        let b_ih = weights.b_ih.map(|b_ih| parameter(&name("b_ih"), b_ih));
-        floats.push(Weights {
-            w_ih: w_ih.transpose()?,
-            w_hh: parameter(&name("w_hh"), weights.w_hh)?,
-            b_ih: b_ih.transpose()?,
-            b_hh: b_hh.transpose()?,
-        });
+    let mut of_layers = Vec::new();
+    for (k, weights) in weights.iter().enumerate() {
+        let weights = weights.to_dispatch();
+        for (name, tensor) in [
+            ("w_ih", weights.w_ih.as_ref()),
+            ("w_hh", Some(&weights.w_hh)),
+            ("b_ih", weights.b_ih.as_ref()),
+            ("b_hh", weights.b_hh.as_ref()),
+        ] {
+            if tensor.is_some_and(|tensor| tensor.dtype() == DType::F64) {
+                let name = format!("layers.{k}.{name}");
+                return Err(GruError::Float64 { name });
+            }
+        }
+        of_layers.push(weights.map(floats));
     }
-    let layers = block.layers.iter().zip(&floats);
+    let layers = block.layers.iter().zip(&of_layers);
     let layers: Vec<_> = layers
         .map(|(layer, weights)| StackLayer {
             spec: layer.spec,
@@ -97,20 +99,6 @@ pub(super) fn stack(
     })
 }
 
-/// The numbers of a parameter in float32. Half precision is a storage type.
-fn parameter<const D: usize>(
-    name: &str,
-    tensor: Tensor<D>,
-) -> Result<Box<dyn AsRef<[f32]>>, GruError> {
-    if tensor.dtype() == DType::F64 {
-        return Err(GruError::Float64 {
-            name: name.to_owned(),
-        });
-    }
-    // A block may be on the autodiff device.
-    Ok(floats(tensor.inner()))
-}
-
 /// A sequence in this layout. The arguments were checked.
 pub(super) fn forward(
     prepared: &PreparedGru,
@@ -123,10 +111,11 @@ pub(super) fn forward(
     let [n, t] = options.padding.batch(layout, [first, second]);
     let (h, width) = (stack.units(), stack.directions() * stack.units());
     let last_shape = [stack.layer_count(), n, h];
-    let x = floats(x);
-    let state = options.state.map(floats);
+    let x = floats(x.into_dispatch());
+    let state = optional(options.state).map(floats);
     let start_state = options.starts.state;
-    let start_state = start_state.map(|state| floats(shape::expand(state, last_shape)));
+    let start_state = start_state.map(|state| shape::expand(state, last_shape));
+    let start_state = optional(start_state).map(floats);
     let starts = options.starts.flags;
     let start_flags = starts.clone().map(flags);
     let mask = match &options.padding {

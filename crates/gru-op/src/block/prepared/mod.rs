@@ -8,7 +8,10 @@ use super::{
     arguments::check_sequence,
     gru_block::{expect_forward, layout},
 };
-use crate::op::{options::SequenceOptions, packed, shape};
+use crate::op::{
+    options::{GruWeights, SequenceOptions},
+    packed, shape,
+};
 use burn::{
     module::Module,
     tensor::{DType, Device, Tensor},
@@ -53,14 +56,15 @@ impl GruBlock {
     /// - [`GruError::Shape`], [`GruError::Count`] or [`GruError::Config`] if the fields of the block were changed
     ///   and no longer match.
     pub fn try_prepare(&self, precision: Precision) -> Result<PreparedGru, GruError> {
-        let (config, weights) = (self.config(), self.weights());
+        let weights = self.weights().into_iter().map(GruWeights::inner);
+        let (config, weights) = (self.config(), weights.collect::<Vec<_>>());
         let described = self.check_config(&config);
         described.map_err(|mismatch| GruError::Config {
             reason: mismatch.to_string(),
         })?;
         config.check_weights(&weights)?;
         let first = &weights[0].w_hh;
-        let (device, dtype) = (first.device().inner(), first.dtype());
+        let (device, dtype) = (first.device(), first.dtype());
         let is_on_cpu = is_on_cpu(&device);
         if precision != Precision::Full && !is_on_cpu {
             return Err(GruError::Precision {
@@ -172,10 +176,8 @@ impl PreparedGru {
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "PreparedGru::step";
         expect_forward(OP, self.directions());
-        let [n, features] = x.dims();
-        let x = shape::reshape(x, [1, n, features]);
         let options = SequenceOptions::new().state(state);
-        let (y, state) = self.run(OP, x, Layout::TimeMajor, options);
+        let (y, state) = self.run(OP, shape::one_step(x), Layout::TimeMajor, options);
         (shape::at(y, 0, 0), state)
     }
 

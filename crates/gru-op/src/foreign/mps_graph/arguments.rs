@@ -29,6 +29,14 @@ impl From<Tensor<3>> for RecurrentWeight {
 }
 
 impl RecurrentWeight {
+    /// The weight without autodiff.
+    pub(super) fn inner(self) -> Self {
+        match self {
+            Self::One(weight) => Self::One(weight.inner()),
+            Self::Two(weights) => Self::Two(weights.inner()),
+        }
+    }
+
     /// `[3H,H]` of one direction.
     pub(super) fn direction(&self, d: usize) -> Tensor<2> {
         match self {
@@ -43,20 +51,12 @@ impl RecurrentWeight {
             Self::One(weight) => weight.dims().to_vec(),
             Self::Two(weights) => weights.dims().to_vec(),
         };
-        let (gates, h) = match (&dims[..], bidirectional) {
-            (&[gates, h], false) | (&[2, gates, h], true) => (gates, h),
-            (_, true) => {
-                panic!("{op}: recurrent_weight must be [2, 3H, H] with bidirectional, got {dims:?}")
-            }
-            (_, false) => {
-                panic!("{op}: recurrent_weight must be [3H, H] without bidirectional, got {dims:?}")
-            }
-        };
-        assert!(
-            h.checked_mul(3) == Some(gates),
-            "{op}: recurrent_weight must have 3H rows and H columns, got {gates} and {h}"
-        );
-        h
+        match (&dims[..], bidirectional) {
+            (&[gates, h], false) | (&[2, gates, h], true) if h.checked_mul(3) == Some(gates) => h,
+            _ => panic!(
+                "{op}: recurrent_weight must be [3H, H], or [2, 3H, H] with bidirectional, got {dims:?}"
+            ),
+        }
     }
 }
 
@@ -89,15 +89,8 @@ impl Parameters {
 
     /// Checks all of them, for a source of `features`.
     fn check(&self, check: &mut Check, features: usize, directions: usize, h: usize) {
-        const RECURRENT: &str = "recurrent_weight";
-        match &self.recurrent {
-            RecurrentWeight::One(weight) => {
-                check.argument(RECURRENT, "[3H, H]", Some(weight), [3 * h, h]);
-            }
-            RecurrentWeight::Two(weights) => {
-                check.argument(RECURRENT, "[2, 3H, H]", Some(weights), [2, 3 * h, h]);
-            }
-        }
+        let recurrent = Some(&self.recurrent.direction(0));
+        check.argument("recurrent_weight", "[3H, H]", recurrent, [3 * h, h]);
         let gates = directions * 3 * h;
         let (input, bias) = (self.input.as_ref(), self.bias.as_ref());
         check.argument("input_weight", "[D·3H, I]", input, [gates, features]);

@@ -123,7 +123,7 @@ pub fn gru(
     results
 }
 
-/// `GRUGradients`: the gradients of `Σ h ⊙ source_gradient + Σ h_T ⊙ state_gradient`, as constants.
+/// `GRUGradients`: the gradients of `Σ h ⊙ source_gradient + Σ h_T ⊙ state_gradient`, on the device without autodiff.
 ///
 /// # Shapes
 /// As for [`gru`], and
@@ -167,8 +167,13 @@ pub fn gru_gradients(
     secondary_bias: Option<Tensor<1>>,
     descriptor: &GruDescriptor,
 ) -> Gradients {
+    let [source, source_gradient] = [source, source_gradient].map(Tensor::inner);
+    let [z_state, output_fwd] = [z_state, output_fwd].map(Tensor::inner);
+    let matrices = [state_gradient, input_weight, init_state, mask];
+    let [state_gradient, input_weight, init_state, mask] = matrices.map(|m| m.map(Tensor::inner));
+    let [bias, secondary_bias] = [bias, secondary_bias].map(|b| b.map(Tensor::inner));
     let ignored = secondary_bias.clone().filter(|_| !descriptor.reset_after);
-    let (recurrent, projected) = (recurrent_weight.into(), input_weight.is_none());
+    let (recurrent, projected) = (recurrent_weight.into().inner(), input_weight.is_none());
     let arguments = Arguments {
         source,
         parameters: Parameters::new(recurrent, input_weight, bias, secondary_bias, descriptor),
