@@ -1,13 +1,14 @@
 //! The folder of a run. Files are replaced atomically, so a killed process leaves the old or the new file.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::store::burn_pack::{self, AtomicFile};
+use char_gru::checkpoint::Checkpoint;
 use char_gru::error::Error;
-use char_gru::train::{Checkpoint, Trainer};
+use char_gru::train::Trainer;
 
 use crate::chart;
 
@@ -21,13 +22,22 @@ impl Folder {
     /// Creates the folder `path`, or opens it with `resume` or `overwrite`.
     pub fn open(path: &Path, resume: bool, overwrite: bool) -> Result<Self, Error> {
         fs::create_dir_all(path).map_err(Error::file(path))?;
-        let lock = File::create(path.join("lock")).map_err(Error::file(path))?;
-        lock.try_lock().map_err(|_| Error::Locked(path.into()))?;
+        // Without truncation: the file may be a link.
+        let lock = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path.join("lock"));
+        let lock = lock.map_err(Error::file(path))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::Locked(path.into()),
+            TryLockError::Error(error) => Error::file(path)(error),
+        })?;
         let folder = Self {
             path: path.into(),
             _lock: lock,
         };
-        if folder.checkpoint().exists() && !resume && !overwrite {
+        let has_run = folder.checkpoint().exists() || folder.model().exists();
+        if has_run && !resume && !overwrite {
             return Err(Error::Exists(path.into()));
         }
         Ok(folder)

@@ -4,7 +4,9 @@ mod chart;
 mod folder;
 
 use std::f64::consts::LN_2;
+use std::fmt::Display;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 use std::sync::Arc;
@@ -125,7 +127,8 @@ fn train(args: Train) -> Result<(), Error> {
     let mut trainer = Trainer::new(args.settings, text, &devices);
     if args.resume {
         trainer.load(folder.load_checkpoint()?)?;
-        println!("resuming after step {}", trainer.progress.steps.len());
+        let done = trainer.progress.steps.len();
+        print(format_args!("resuming after step {done}"))?;
     }
 
     let last = args.max_steps.unwrap_or(usize::MAX).min(trainer.steps());
@@ -143,7 +146,7 @@ fn train(args: Train) -> Result<(), Error> {
         bar.inc(1);
         if trainer.is_between_epochs() || step.step == last {
             validate(&mut trainer, &folder)?;
-            bar.suspend(|| println!("{}", line(&trainer)));
+            bar.suspend(|| print(line(&trainer)))?;
         }
         if stop.load(Ordering::Relaxed) {
             folder.save(&trainer)?;
@@ -151,7 +154,7 @@ fn train(args: Train) -> Result<(), Error> {
         }
     }
     bar.finish_and_clear();
-    println!("{} contains the model\n", args.out.display());
+    print(format_args!("{} contains the model\n", args.out.display()))?;
     generate(&folder.model(), &Sampling::parse_from(["generate"]))
 }
 
@@ -190,8 +193,7 @@ fn generate(model: &Path, sampling: &Sampling) -> Result<(), Error> {
     let device = Device::flex();
     let (model, vocabulary) = load(model, &device)?;
     let text = sample::generate(&model, &vocabulary, sampling, &device);
-    println!("{}", read_sync(text)?);
-    Ok(())
+    print(read_sync(text)?)
 }
 
 fn evaluate(args: &Evaluate) -> Result<(), Error> {
@@ -200,12 +202,16 @@ fn evaluate(args: &Evaluate) -> Result<(), Error> {
     let text = fs::read_to_string(&args.text).map_err(Error::file(&args.text))?;
     let streams = Streams::new(vocabulary.encode(&text)?, 16, VALIDATION_STREAM)?;
     let loss = train::evaluate(&model, &streams, 128, &device);
-    println!("{} per character", bits(read_sync(loss)?));
-    Ok(())
+    print(format_args!("{} per character", bits(read_sync(loss)?)))
 }
 
 fn load(path: &Path, device: &Device) -> Result<(CharGru, Vocabulary), Error> {
     CharGru::from_arrays(&StateDict::from_safetensors(path)?, device)
+}
+
+/// `println!`, with an error if nothing reads the output.
+fn print(line: impl Display) -> Result<(), Error> {
+    writeln!(io::stdout(), "{line}").map_err(Error::file("standard output"))
 }
 
 fn bits(nats: f64) -> String {

@@ -33,7 +33,11 @@ impl CharGru {
             embedding: EmbeddingConfig::new(vocabulary, settings.embed).init(device),
             gru: GruBlockConfig::new(settings.embed, settings.hidden)
                 .with_num_layers(settings.layers)
-                .with_dropout(settings.dropout)
+                .with_dropout(if settings.layers > 1 {
+                    settings.dropout
+                } else {
+                    0.0
+                })
                 .init(device),
             dropout: DropoutConfig::new(settings.dropout).init(),
             head: LinearConfig::new(settings.hidden, vocabulary).init(device),
@@ -82,7 +86,9 @@ impl CharGru {
         let codes = arrays
             .tensor::<1>("characters", [v], &Device::flex())?
             .into_data();
-        let characters = codes.iter::<f32>().map(|code| char::from_u32(code as u32));
+        let is_code = |&code: &f32| code as u32 as f32 == code;
+        let character = |code: f32| char::from_u32(Some(code).filter(is_code)? as u32);
+        let characters = codes.iter::<f32>().map(character);
         let characters: Option<Vec<char>> = characters.collect();
         let characters = characters.ok_or(Error::Characters)?;
         let vocabulary = Vocabulary::of(&String::from_iter(&characters));
@@ -90,7 +96,12 @@ impl CharGru {
             return Err(Error::Characters);
         }
 
-        // `import` rejects a bidirectional GRU.
+        let own = ["characters", "embedding.weight", "head.weight", "head.bias"];
+        let is_own = |key: &str| key.starts_with("gru.") || own.contains(&key);
+        if let Some(key) = arrays.keys().find(|key| !is_own(key)) {
+            return Err(Error::Array(key.into()));
+        }
+        // `import` rejects a bidirectional GRU, and other arrays of the GRU.
         let config = pytorch::config(arrays, "gru.")?
             .with_batch_first(true)
             .with_bidirectional(false);

@@ -1,4 +1,4 @@
-//! A training run: settings, windows, learning rates, random numbers, checkpoints.
+//! A training run: settings, windows, learning rates, random numbers.
 //!
 //! The random numbers of a step depend only on the seed and the step. So a resumed run has the same losses as a run
 //! without a break.
@@ -7,8 +7,7 @@ use std::{f64::consts::PI, ops::RangeInclusive};
 
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::store::ModuleRecord;
-use burn::tensor::{Bytes, Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use clap::{Parser, builder::RangedU64ValueParser};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
@@ -105,18 +104,6 @@ pub struct Progress {
     pub validations: Vec<(usize, f64)>,
 }
 
-/// The complete state of a run between two steps.
-#[derive(Serialize, Deserialize)]
-pub struct Checkpoint {
-    settings: Settings,
-    text: u32,
-    progress: Progress,
-    model: Bytes,
-    optimizer: Bytes,
-    /// The recurrent states of some of the rows.
-    states: Vec<TensorData>,
-}
-
 /// A training run.
 pub struct Trainer {
     /// The model and its optimizer.
@@ -210,54 +197,9 @@ impl Trainer {
         let (model, seq) = (self.learner.model.valid(), self.settings.seq);
         let loss = evaluate(&model, &self.text.validation, seq, &device).await?;
         let (done, validations) = (self.progress.steps.len(), &mut self.progress.validations);
-        if !loss.is_finite() {
-            return Err(Error::NotFinite("validation loss"));
-        }
         let best = validations.iter().all(|&(_, earlier)| loss < earlier);
         validations.push((done, loss));
         Ok(best)
-    }
-
-    /// The state of the run, for [`load`](Self::load).
-    ///
-    /// # Errors
-    /// If a parameter cannot be read from its device.
-    pub fn save(&self) -> Result<Checkpoint, Error> {
-        let model = self.learner.model.clone().into_record();
-        let states = self.learner.states.iter().cloned();
-        let states = states.map(|state| state.try_into_data().map_err(Error::device));
-        Ok(Checkpoint {
-            settings: self.settings.clone(),
-            text: self.text.checksum,
-            progress: self.progress.clone(),
-            model: model.into_bytes()?,
-            optimizer: self.learner.optimizer.into_bytes()?,
-            states: states.collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// Continues a run with the same settings and text.
-    ///
-    /// # Errors
-    /// If the settings or the text are different, or if a tensor does not fit.
-    pub fn load(&mut self, saved: Checkpoint) -> Result<(), Error> {
-        if saved.settings != self.settings || saved.text != self.text.checksum {
-            let settings = saved.settings;
-            let reason = format!("it belongs to another text or other settings: {settings:?}");
-            return Err(Error::Checkpoint(reason));
-        }
-        let learner = &mut self.learner;
-        let record = ModuleRecord::from_bytes(saved.model)?;
-        learner.model = learner.model.clone().try_load_record(record)?;
-        learner.optimizer = learner.optimizer.clone().from_bytes(saved.optimizer)?;
-        let home = &learner.devices[0];
-        let states = saved.states.into_iter();
-        let states: Vec<Tensor<3>> = states.map(|s| Tensor::from_data(s, home)).collect();
-        if !states.is_empty() {
-            learner.set_state(Tensor::cat(states, 1));
-        }
-        self.progress = saved.progress;
-        Ok(())
     }
 }
 
@@ -271,7 +213,7 @@ fn learning_rate(peak: f64, done: usize, steps: usize) -> f64 {
 /// Mean loss of `model` in nats per character. The state is carried through the streams.
 ///
 /// # Errors
-/// If the device reports an error.
+/// If the device reports an error, or if the loss is not finite.
 pub async fn evaluate(
     model: &CharGru,
     streams: &Streams,
@@ -289,7 +231,10 @@ pub async fn evaluate(
         let loss = read(cross_entropy.forward(scores, targets)).await?;
         sum += f64::from(loss[0]) * characters;
     }
-    Ok(sum / streams.length as f64)
+    let loss = sum / streams.length as f64;
+    loss.is_finite()
+        .then_some(loss)
+        .ok_or(Error::NotFinite("loss"))
 }
 
 /// Reads values from a device.

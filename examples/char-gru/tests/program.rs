@@ -2,8 +2,11 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::{thread::sleep, time::Duration};
+
+use burn::tensor::TensorData;
+use gru_convert::StateDict;
 
 const TRAIN: &str =
     "train --text text --embed 8 --hidden 16 --epochs 6 --batch 4 --seq 16 --lr 0.02 --dropout 0.1";
@@ -125,6 +128,8 @@ fn wrong_arguments_and_files_are_errors() {
     }
     fs::write(&checkpoint, &intact[..intact.len() / 2]).unwrap();
     fails(folder, &resume(""), "damaged");
+    fs::remove_file(&checkpoint).unwrap();
+    fails(folder, &train, "--resume to continue it, or --overwrite");
     let lock = File::open(folder.join("run/lock")).unwrap();
     lock.lock().unwrap();
     fails(folder, &format!("{train} --overwrite"), "another program");
@@ -138,4 +143,16 @@ fn wrong_arguments_and_files_are_errors() {
     fails(folder, "generate missing", "missing");
     fails(folder, "generate text", "text");
     fails(folder, "generate run/model.safetensors --prompt roß", "'ß'");
+    let arrays = StateDict::from_safetensors(folder.join("run/model.safetensors")).unwrap();
+    for (name, value) in [("other", 1.0), ("characters", f32::NAN)] {
+        let mut changed = arrays.clone();
+        changed.insert(name, TensorData::from([value]));
+        changed.to_safetensors(folder.join("changed")).unwrap();
+        fails(folder, "generate changed", name);
+    }
+
+    let mut closed = program(folder, "generate run/model.safetensors");
+    let mut closed = closed.stdout(Stdio::piped()).spawn().unwrap();
+    drop(closed.stdout.take());
+    assert_eq!(closed.wait().unwrap().code(), Some(2));
 }
