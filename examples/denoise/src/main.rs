@@ -1,7 +1,6 @@
 //! Removes noise from speech in a WAV file, and compares the precisions of the network's weights.
 
 use std::error::Error;
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
@@ -67,7 +66,7 @@ fn read(path: &Path) -> Result<Vec<Vec<f32>>, Box<dyn Error>> {
     Ok((0..channels).map(channel).collect())
 }
 
-/// Writes channels of equal length as float32 to a new file.
+/// Writes channels of equal length as float32 to a new file, which appears as a whole.
 fn write(path: &Path, channels: &[Vec<f32>]) -> Result<(), Box<dyn Error>> {
     let spec = WavSpec {
         channels: channels.len() as u16,
@@ -75,11 +74,19 @@ fn write(path: &Path, channels: &[Vec<f32>]) -> Result<(), Box<dyn Error>> {
         bits_per_sample: 32,
         sample_format: SampleFormat::Float,
     };
-    let mut writer = WavWriter::new(BufWriter::new(File::create_new(path)?), spec)?;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let new = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    let mut writer = WavWriter::new(BufWriter::new(new.as_file()), spec)?;
     for at in 0..channels[0].len() {
         for channel in channels {
             writer.write_sample(channel[at])?;
         }
     }
-    Ok(writer.finalize()?)
+    writer.finalize()?;
+    new.as_file().sync_all()?;
+    new.persist_noclobber(path)?;
+    Ok(())
 }

@@ -99,6 +99,7 @@ fn the_program_writes_a_new_file() {
     let [before, after] = [&noisy[..], &channel(0).copied().collect::<Vec<_>>()]
         .map(|sound| power(sound[RATE as usize / 2..][..4800].iter().copied()));
     assert!(after < 0.1 * before, "{before} {after}");
-    // It does not replace a file.
+    // It does not replace a file, and leaves no other one.
     assert!(!run().status.success());
+    assert_eq!(folder.path().read_dir().unwrap().count(), 2);
 }

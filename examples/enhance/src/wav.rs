@@ -1,8 +1,12 @@
 //! WAV files.
 
 use crate::{Error, RATE};
+use burn_store::burn_pack::{self, AtomicFile};
 use hound::{SampleFormat, WavReader, WavSpec, WavWriter};
-use std::path::Path;
+use std::{
+    io::{self, BufWriter},
+    path::Path,
+};
 
 /// Reads every channel of a file, in the range −1 to 1.
 ///
@@ -46,26 +50,29 @@ pub fn read(path: &Path) -> Result<Vec<Vec<f32>>, Error> {
     Ok((0..channels).map(channel).collect())
 }
 
-/// Writes channels of equal length as float32.
+/// Writes channels of equal length as float32 to a new file, which appears as a whole.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// If the file exists or cannot be written.
 pub fn write(path: &Path, channels: &[Vec<f32>]) -> Result<(), Error> {
     let failed = |source| Error::Wav {
         path: path.to_owned(),
         source,
     };
+    let not_new = |error: burn_pack::Error| failed(io::Error::other(error.to_string()).into());
     let spec = WavSpec {
         channels: channels.len() as u16,
         sample_rate: RATE,
         bits_per_sample: 32,
         sample_format: SampleFormat::Float,
     };
-    let mut writer = WavWriter::create(path, spec).map_err(failed)?;
+    let (new, file) = AtomicFile::create(path).map_err(not_new)?;
+    let mut writer = WavWriter::new(BufWriter::new(file), spec).map_err(failed)?;
     for at in 0..channels.first().map_or(0, Vec::len) {
         for channel in channels {
             writer.write_sample(channel[at]).map_err(failed)?;
         }
     }
-    writer.finalize().map_err(failed)
+    writer.finalize().map_err(failed)?;
+    new.commit_new().map_err(not_new)
 }

@@ -18,7 +18,12 @@ fn main() -> ExitCode {
 
 fn empty_file() -> Result<(), String> {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty.wav");
-    enhance::wav::write(&path, &[vec![]]).map_err(|e| e.to_string())?;
+    let _ = std::fs::remove_file(&path);
+    let write = || enhance::wav::write(&path, &[vec![]]);
+    write().map_err(|e| e.to_string())?;
+    if write().is_ok() {
+        return Err("expected an error, because the file exists".into());
+    }
     match enhance::wav::read(&path) {
         Err(enhance::Error::Empty { .. }) => Ok(()),
         other => Err(format!("expected an error, got {other:?}")),
