@@ -28,12 +28,6 @@ pub enum Error {
     #[error("model: expected `characters` to be sorted code points, one per token")]
     Characters,
 
-    /// A model file with another array.
-    #[error(
-        "model: {0}: not expected; a model has characters, embedding.weight, gru.…, head.weight and head.bias"
-    )]
-    Array(String),
-
     /// A loss, gradient or score that is infinite or NaN.
     #[error("the {0} is not finite; try a smaller learning rate")]
     NotFinite(&'static str),

@@ -3,11 +3,11 @@
 //! A model file is a safetensors file with PyTorch's names: `embedding.weight`, `gru.weight_ih_l0`, …, `head.weight`,
 //! `head.bias`. The array `characters` contains the code points of the vocabulary, so the file is complete.
 
-use burn::module::{Module, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::{Dropout, DropoutConfig, Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use gru_convert::{StateDict, pytorch};
-use gru_op::{GruBlock, GruBlockConfig};
+use gru_convert::{ConvertError, StateDict, pytorch};
+use gru_op::{GruBlock, GruBlockConfig, GruError};
 
 use crate::data::Vocabulary;
 use crate::error::Error;
@@ -42,9 +42,9 @@ impl CharGru {
             dropout: DropoutConfig::new(settings.dropout).init(),
             head: LinearConfig::new(settings.hidden, vocabulary).init(device),
         };
-        // Burn draws a parameter at its first use. Drawing all of them now gives the same model for the same seed.
-        model.visit(&mut Draw);
-        model
+        // Burn draws a parameter at its first use, with a random id. Drawing all of them now gives the same model for the
+        // same seed, and records in the same order.
+        model.map(&mut Draw(0))
     }
 
     /// Tokens `[N, T]` and the state `[L, N, H]` to scores `[N·T, V]` and the new state.
@@ -99,7 +99,9 @@ impl CharGru {
         let own = ["characters", "embedding.weight", "head.weight", "head.bias"];
         let is_own = |key: &str| key.starts_with("gru.") || own.contains(&key);
         if let Some(key) = arrays.keys().find(|key| !is_own(key)) {
-            return Err(Error::Array(key.into()));
+            let expected = "a model has characters, embedding, gru and head";
+            let key = key.into();
+            return Err(ConvertError::from(GruError::UnexpectedKey { key, expected }).into());
         }
         // `import` rejects a bidirectional GRU, and other arrays of the GRU.
         let config = pytorch::config(arrays, "gru.")?
@@ -124,11 +126,14 @@ impl CharGru {
     }
 }
 
-struct Draw;
+/// Draws the parameters in order, and numbers them.
+struct Draw(u64);
 
-impl ModuleVisitor for Draw {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        param.val();
+impl ModuleMapper for Draw {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let (_, value, mapper) = param.consume();
+        self.0 += 1;
+        Param::from_mapped_value(self.0.into(), value, mapper)
     }
 }
 

@@ -74,11 +74,10 @@ fn write(path: &Path, channels: &[Vec<f32>]) -> Result<(), Box<dyn Error>> {
         bits_per_sample: 32,
         sample_format: SampleFormat::Float,
     };
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let new = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    let new = builder.tempfile_in(path.parent().unwrap_or(path))?;
     let mut writer = WavWriter::new(BufWriter::new(new.as_file()), spec)?;
     for at in 0..channels[0].len() {
         for channel in channels {

@@ -7,9 +7,7 @@ use burn::{
 };
 use gru_convert::{keras, onnx, pytorch};
 use gru_op::{
-    GruBlockConfig, Precision, SequenceOptions, Update, gru_gates,
-    mps_graph::{GruDescriptor, gru_gradients},
-    tensorflow::gru_block_cell_grad,
+    GruBlockConfig, Precision, SequenceOptions, gru_gates, tensorflow::gru_block_cell_grad,
 };
 use libtest_mimic::{Completion, Failed, Trial};
 use std::fs;
@@ -98,27 +96,6 @@ fn constants(device: &Device) -> Result<(), String> {
         let (w_ru, w_c, b_ru, b_c) = (w_ru.clone(), w_c.clone(), b_ru.clone(), b_c.clone());
         let [h_prev, r, u, c, d_h] = [u, u, u, u, u].map(Tensor::clone);
         gru_block_cell_grad(x.clone(), h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h);
-    })?;
-    let (source, z_state) = (leaf([t, n, 3 * h], device), leaf([t, n, 3 * h], device));
-    let (weight, output) = (leaf([3 * h, h], device), leaf([t, n, h], device));
-    let descriptor = GruDescriptor::new(Update::Keeps);
-    flat("mps_graph::gru_gradients", 1_000, || {
-        let [d, y] = [&output, &output].map(Tensor::clone);
-        let (x, z, w) = (source.clone(), z_state.clone(), weight.clone());
-        gru_gradients(
-            x,
-            w,
-            d,
-            z,
-            y,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            &descriptor,
-        );
     })
 }
 

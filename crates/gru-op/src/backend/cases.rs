@@ -13,8 +13,9 @@ use std::{array::from_fn, sync::LazyLock};
 /// Calls with every pair of options, on padded and on packed rows. The first call has no options.
 pub(super) static CALLS: LazyLock<Vec<GruCall<Flex>>> = LazyLock::new(|| {
     let sizes: &[&[&str]] = &[&["N3 T4 I2 H5"]];
+    let padded: &[&[&str]] = &[&["", "clips-infinite"]];
     let packed: &[&[&str]] = &[&["+packed lengths"]];
-    let mut cases = covering(&[sizes, OPTIONS, PADDED].concat(), 2);
+    let mut cases = covering(&[sizes, OPTIONS, PADDED, padded].concat(), 2);
     cases.extend(covering(&[sizes, packed, OPTIONS].concat(), 2));
     cases.iter().map(call).collect()
 });

@@ -307,34 +307,3 @@ impl<B: Backend> Padded<B> {
         }
     }
 }
-
-#[cfg(all(test, feature = "flex"))]
-mod tests {
-    use super::*;
-    use burn_flex::{Flex, FlexDevice, FlexTensor};
-
-    fn matrix(values: &[f32]) -> Prim<Flex> {
-        let data = TensorData::new(values.to_vec(), [values.len(), 1]);
-        Prim(FlexTensor::from_data(data))
-    }
-
-    fn values(matrix: Prim<Flex>) -> Vec<f32> {
-        matrix.0.into_data().try_into_vec().unwrap()
-    }
-
-    /// Steps 1 and 2 of rows with 1, 3 and 0 steps: only two steps of the second row are no padding.
-    #[test]
-    fn padding_is_left_out() {
-        let device = FlexDevice;
-        let of = |layout| Places::<Flex>::of_valid(&[1, 3, 0], 1..3, layout, &device);
-        let all = matrix(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-        let by_row = of(Layout::BatchMajor);
-        assert_eq!(values(by_row.pick(all.clone())), [2.0, 3.0]);
-        let spread = values(by_row.spread(matrix(&[7.0, 8.0])));
-        assert_eq!(spread, [7.0, 7.0, 7.0, 8.0, 7.0, 7.0]);
-        let by_time = of(Layout::TimeMajor);
-        assert_eq!(values(by_time.pick(all)), [1.0, 4.0]);
-        let spread = values(by_time.spread(matrix(&[7.0, 8.0])));
-        assert_eq!(spread, [7.0, 7.0, 7.0, 7.0, 8.0, 7.0]);
-    }
-}

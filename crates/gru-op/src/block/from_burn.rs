@@ -119,10 +119,11 @@ fn trained_like(mut block: GruBlock, modules: &[&Gru]) -> GruBlock {
 fn weights(gru: &Gru, prefix: &str) -> Result<GruWeights, GruError> {
     let [i, _] = gru.reset_gate.input_transform.weight.dims();
     let (h, [input, hidden]) = (gru.d_hidden, transforms(gru, prefix));
-    let weights = GruWeights::new(weight(&input, [i, h])?, weight(&hidden, [h, h])?);
-    Ok(weights
-        .with_b_ih(bias(&input, h)?)
-        .with_b_hh(bias(&hidden, h)?))
+    let weight = |gates, i| packed(gates, "weight", [i, h], |linear| Some(&linear.weight));
+    let bias = |gates| packed(gates, "bias", [h], |linear| linear.bias.as_ref());
+    let w_hh = weight(&hidden, h)?.expect("every gate has a weight");
+    let weights = GruWeights::new(weight(&input, i)?, w_hh);
+    Ok(weights.with_b_ih(bias(&input)?).with_b_hh(bias(&hidden)?))
 }
 
 /// The modules of the three gates r, z, n, with their names.
@@ -142,29 +143,26 @@ fn transforms<'a>(gru: &'a Gru, prefix: &str) -> [Gates<'a>; 2] {
     ]
 }
 
-fn weight(gates: &Gates, shape: [usize; 2]) -> Result<Tensor<2>, GruError> {
-    let mut parts = Vec::with_capacity(3);
-    for (name, gate) in gates {
-        GruError::expect_shape(&format!("{name}.weight"), &shape, &gate.weight.dims())?;
-        parts.push(gate.weight.val());
-    }
-    Ok(Tensor::cat(parts, 1))
-}
-
-fn bias(gates: &Gates, h: usize) -> Result<Option<Tensor<1>>, GruError> {
-    if gates.iter().all(|(_, gate)| gate.bias.is_none()) {
+/// The parameters of the three gates side by side, if they have them.
+fn packed<const D: usize>(
+    gates: &Gates,
+    name: &str,
+    shape: [usize; D],
+    of: fn(&Linear) -> Option<&Param<Tensor<D>>>,
+) -> Result<Option<Tensor<D>>, GruError> {
+    if gates.iter().all(|(_, gate)| of(gate).is_none()) {
         return Ok(None);
     }
     let mut parts = Vec::with_capacity(3);
-    for (name, gate) in gates {
-        let key = format!("{name}.bias");
-        let Some(bias) = &gate.bias else {
+    for (gate, linear) in gates {
+        let key = format!("{gate}.{name}");
+        let Some(part) = of(linear) else {
             return Err(GruError::MissingKey { key });
         };
-        GruError::expect_shape(&key, &[h], &bias.dims())?;
-        parts.push(bias.val());
+        GruError::expect_shape(&key, &shape, &part.dims())?;
+        parts.push(part.val());
     }
-    Ok(Some(Tensor::cat(parts, 0)))
+    Ok(Some(Tensor::cat(parts, D - 1)))
 }
 
 /// The activation of one of Burn's modules or configurations. Both enums have the same variants and parameters.

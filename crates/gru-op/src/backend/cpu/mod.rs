@@ -122,7 +122,7 @@ fn run<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSave
         kept.infer();
     }
     drop(kept);
-    let slices = inputs.as_ref().map(slice::<B, E>);
+    let slices = inputs.as_ref().map(AsRef::as_ref);
     gru.forward_ragged(&lengths, &slices, &mut states, gates.as_deref_mut());
     let sequence = |width| shape(places.sequence(gru.order.layout, width));
     GruSaved {
@@ -149,7 +149,7 @@ fn backward<B: CpuBackend<E>, E: Keep>(
     let mut gradients = shapes.map(|shape| shape.map(|shape| gru_cpu::buffer(shape.elements())));
     gru.backward_ragged(
         &lengths,
-        &inputs.as_ref().map(slice::<B, E>),
+        &inputs.as_ref().map(AsRef::as_ref),
         states.as_ref(),
         gates.as_ref().map(AsRef::as_ref),
         d_states.as_ref(),
@@ -175,10 +175,6 @@ fn gru<B: Backend>(call: &GruCall<B>) -> Gru {
 
 fn shape(shape: gru_spec::Shape) -> Shape {
     Shape::from(shape.to_vec())
-}
-
-fn slice<B: CpuBackend<E>, E: Element>(dense: &B::Dense) -> &[E] {
-    dense.as_ref()
 }
 
 /// All inputs, dense.
