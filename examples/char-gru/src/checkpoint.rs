@@ -148,7 +148,9 @@ mod tests {
         let settings = Settings::parse_from(settings.split(' '));
         let new = || Trainer::new(settings.clone(), text.clone(), &[Device::flex()]);
         let mut trainer = new();
-        (0..3).for_each(|_| drop(read_sync(trainer.step()).unwrap()));
+        for _ in 0..3 {
+            read_sync(trainer.step()).unwrap();
+        }
         let saved = trainer.save().unwrap();
         let loads = |change: fn(&mut Checkpoint)| {
             let mut saved = saved.clone();
