@@ -195,6 +195,7 @@ impl GruBlock {
         layout: Layout,
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
+        // No panic: if parameters are weights with noise, their originals are trained.
         #[cfg(feature = "autodiff")]
         if self.layers.iter().any(GruLayer::is_derived) {
             static WARNED: Once = Once::new();
