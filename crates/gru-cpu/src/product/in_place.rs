@@ -277,6 +277,10 @@ struct Tile<'a, 'b, E> {
     to: &'a mut [[E; MOST]; ROWS],
 }
 
+/// Sums that are in memory between two gates. If they crossed cache lines, a layer of few units would take 1.4 times as long.
+#[repr(align(64))]
+struct Lines<T>(T);
+
 /// The products of `R` rows, with `U` weight rows at a time.
 struct Dots<'a, 'b, E, const R: usize, const U: usize>(Tile<'a, 'b, E>);
 
@@ -312,7 +316,8 @@ impl<E: Lanes, const R: usize, const U: usize> Dots<'_, '_, E, R, U> {
         } = &mut self.0;
         let (h, row) = (weight.h, *row);
         let lanes = E::lanes::<S>();
-        let mut sums = [[E::real(simd, 0.0); COUNT]; R];
+        let mut lines = Lines([[E::real(simd, 0.0); COUNT]; R]);
+        let sums = &mut lines.0;
         for &(gate, of_weight) in gates.iter() {
             let columns = of_weight * h..(of_weight + 1) * h;
             let mut weights = [std::ptr::null(); COUNT];
@@ -352,8 +357,8 @@ impl<E: Lanes, const R: usize, const U: usize> Dots<'_, '_, E, R, U> {
                 }
             }
         }
-        for (to, sums) in to.iter_mut().zip(&sums) {
-            for (to, &sum) in to[place..].iter_mut().zip(sums) {
+        for (to, sums) in to.iter_mut().zip(sums) {
+            for (to, &mut sum) in to[place..].iter_mut().zip(sums) {
                 *to = E::sum(simd, sum);
             }
         }
