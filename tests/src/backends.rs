@@ -28,69 +28,57 @@ pub struct TestBackend {
     device: fn() -> Result<Device, String>,
 }
 
+/// A CPU, or a server that computes on one.
+fn cpu(name: &'static str, device: fn() -> Result<Device, String>) -> TestBackend {
+    TestBackend {
+        name,
+        float64: true,
+        float64_sigmoid: false,
+        slow: false,
+        tolerance_factor: 1.0,
+        device,
+    }
+}
+
+/// Kernels for a GPU. Only some machines have float64 in shaders, and on a CPU it has the precision of float32.
+#[cfg(any(feature = "gpu", feature = "cuda", feature = "cpu"))]
+fn gpu(name: &'static str, device: fn() -> Result<Device, String>) -> TestBackend {
+    TestBackend {
+        float64: false,
+        slow: true,
+        tolerance_factor: Tolerance::GPU_FACTOR,
+        ..cpu(name, device)
+    }
+}
+
 /// All backends of this build.
 pub fn all() -> Vec<TestBackend> {
     vec![
+        // Burn deprecates NdArray. Its users are supported as long as it exists.
+        #[allow(deprecated)]
+        cpu("ndarray", || Ok(Device::ndarray())),
         TestBackend {
-            name: "ndarray",
-            float64: true,
-            float64_sigmoid: false,
-            slow: false,
-            tolerance_factor: 1.0,
-            // Burn deprecates NdArray. Its users are supported as long as it exists.
-            #[allow(deprecated)]
-            device: || Ok(Device::ndarray()),
-        },
-        TestBackend {
-            name: "flex",
-            float64: true,
             float64_sigmoid: true,
-            slow: false,
-            tolerance_factor: 1.0,
-            device: || Ok(Device::flex()),
+            ..cpu("flex", || Ok(Device::flex()))
         },
         #[cfg(feature = "remote")]
-        TestBackend {
-            name: "remote",
-            float64: true,
-            float64_sigmoid: false,
-            slow: false,
-            tolerance_factor: 1.0,
-            device: remote,
-        },
+        cpu("remote", remote),
         #[cfg(feature = "gpu")]
-        TestBackend {
-            name: if cfg!(feature = "fusion") {
+        gpu(
+            if cfg!(feature = "fusion") {
                 "wgpu+fusion"
             } else {
                 "wgpu"
             },
-            // Only some machines have float64 in shaders.
-            float64: false,
-            float64_sigmoid: false,
-            slow: true,
-            tolerance_factor: Tolerance::GPU_FACTOR,
-            device: wgpu,
-        },
+            wgpu,
+        ),
         #[cfg(feature = "cuda")]
         TestBackend {
-            name: "cuda",
-            float64: false,
-            float64_sigmoid: false,
-            slow: true,
             tolerance_factor: Tolerance::TF32_FACTOR,
-            device: cuda,
+            ..gpu("cuda", cuda)
         },
         #[cfg(feature = "cpu")]
-        TestBackend {
-            name: "cpu",
-            // Float64 has the precision of float32 there.
-            float64: false,
-            float64_sigmoid: false,
-            slow: true,
-            tolerance_factor: Tolerance::GPU_FACTOR,
-            device: || Ok(Device::cpu()),
-        },
+        gpu("cpu", || Ok(Device::cpu())),
     ]
 }
 

@@ -1,16 +1,16 @@
-//! The block: streaming, carried state, episodes, dropout, initial weights, display, configuration files.
+//! The block: streaming, carried state, episodes, initial weights, display, configuration files.
 
 use super::{
     backends::TestBackend,
-    runs::{random, values},
+    runs::{expect, expect_shape, random, values},
 };
 use burn::{
     config::Config,
-    module::{Initializer, Module},
+    module::Initializer,
     tensor::{Bool, Device, Tensor, TensorData},
 };
 use gru_op::{
-    Direction, GruBlock, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart,
+    Direction, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart,
     starts_after,
 };
 use gru_testkit::close::{Tolerance, close};
@@ -20,7 +20,6 @@ type Test = fn(&Device, Tolerance) -> Result<(), String>;
 
 const TESTS: &[(&str, Test)] = &[
     ("acting-equals-replay", acting_equals_replay),
-    ("dropout-in-training-only", dropout_in_training_only),
     ("pytorch-initializer", pytorch_initializer),
     ("per-gate-initializer", per_gate_initializer),
     ("orthogonal-initializer", orthogonal_initializer),
@@ -59,10 +58,7 @@ fn same<const D: usize>(
     expected: Tensor<D>,
     tolerance: f64,
 ) -> Result<(), String> {
-    if got.dims() != expected.dims() {
-        let (got, expected) = (got.dims(), expected.dims());
-        return Err(format!("{name}: shape {got:?}, expected {expected:?}"));
-    }
+    expect_shape(name, &got, expected.dims())?;
     close(name, &values(got), &values(expected), tolerance)
 }
 
@@ -130,28 +126,6 @@ fn acting_equals_replay(device: &Device, tolerance: Tolerance) -> Result<(), Str
         }
     }
     Ok(())
-}
-
-fn dropout_in_training_only(device: &Device, _: Tolerance) -> Result<(), String> {
-    let config = GruBlockConfig::new(I, H)
-        .with_num_layers(2)
-        .with_dropout(0.5);
-    let block = config.init(device);
-    let run = |block: &GruBlock, device: &Device| values(block.forward(input(device), None).0);
-    if run(&block, device) != run(&block, device) {
-        return Err("inference: expected no dropout".into());
-    }
-    let training = device.clone().autodiff();
-    let block = block.to_device(&training).train();
-    if run(&block, &training) == run(&block, &training) {
-        return Err("training: expected dropout".into());
-    }
-    let one_layer = GruBlockConfig::new(I, H).with_dropout(0.5).init(&training);
-    if run(&one_layer, &training) == run(&one_layer, &training) {
-        Ok(())
-    } else {
-        Err("expected no dropout after the last layer".into())
-    }
 }
 
 fn pytorch_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
@@ -232,11 +206,7 @@ fn display() -> Result<(), String> {
     let expected = "GruBlock {d_input: 5, d_hidden: 9, num_layers: 2, bidirectional: false, \
                     dropout: 0, bias: true, batch_first: true, reset: AfterMatmul, \
                     update: Takes, params: 972}";
-    if text == expected {
-        Ok(())
-    } else {
-        Err(format!("expected {expected:?}, got {text:?}"))
-    }
+    expect("display", &text[..], expected)
 }
 
 fn config_file() -> Result<(), String> {
@@ -248,9 +218,5 @@ fn config_file() -> Result<(), String> {
     let file = tempfile::NamedTempFile::new().map_err(|e| e.to_string())?;
     config.save(&file).map_err(|e| e.to_string())?;
     let loaded = GruBlockConfig::load(&file).map_err(|e| e.to_string())?;
-    if loaded.to_string() == config.to_string() {
-        Ok(())
-    } else {
-        Err(format!("expected {config}, got {loaded}"))
-    }
+    expect("configuration", loaded.to_string(), config.to_string())
 }

@@ -3,7 +3,7 @@
 use super::{
     backends::TestBackend,
     conformance::text,
-    runs::{self, loss, random, values},
+    runs::{self, expect, loss, random, values},
 };
 use burn::{
     module::Module,
@@ -74,10 +74,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         };
         let trained = [0, 1].map(|k| trained(&block.layers[k]));
         let expected = [[[false; 2]; 2], [[true, false]; 2]];
-        if trained != expected {
-            return Err(format!("expected gradients {expected:?}, got {trained:?}").into());
-        }
-        Ok(())
+        Ok(expect("gradients", trained, expected)?)
     }));
     trials.push(Trial::test("burn_gru/directions-differ", || {
         let device = Device::flex();
@@ -85,10 +82,7 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
         gru.reverse.clip = Some(0.5);
         let block = GruBlock::try_from(gru).map_err(text)?;
         let clips = [0, 1].map(|k| block.layers[k].spec.clip_state);
-        if clips != [None, Some(0.5)] {
-            return Err(format!("expected a clip in reverse only, got {clips:?}").into());
-        }
-        Ok(())
+        Ok(expect("clips", clips, [None, Some(0.5)])?)
     }));
     trials.push(Trial::test("burn_gru/configurations", || {
         Ok(configurations()?)
@@ -143,9 +137,8 @@ fn configurations() -> Result<(), String> {
                 let equal = block.check_config(&config);
                 equal.map_err(|error| error.to_string())?;
             }
-            if (block.config().bias, block.batch_first) != (config.bias, config.batch_first) {
-                return Err(format!("expected {config}, got {}", block.config()));
-            }
+            expect("bias", block.config().bias, config.bias)?;
+            expect("batch_first", block.batch_first, config.batch_first)?;
         }
     }
     Ok(())
@@ -288,15 +281,13 @@ fn same_gradient<const D: usize>(
     expected: Option<Tensor<D>>,
     tolerance: Tolerance,
 ) -> Result<(), String> {
-    let got = leaf
-        .grad(gradients)
-        .ok_or(format!("{name}: expected a gradient, got none"))?;
+    let got = runs::gradient(name, leaf, gradients)?;
     let expected = expected.ok_or(format!(
         "{name}: expected a gradient of Burn's parameter, got none"
     ))?;
     close(
         &format!("gradient of {name}"),
-        &values(got),
+        &got,
         &values(expected),
         tolerance.gradient,
     )

@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 
 use super::{
     conformance::{text, values_by_key},
-    runs::fails,
+    runs::{expect, fails},
 };
 
 type Check = fn() -> Result<(), String>;
@@ -55,15 +55,10 @@ fn contains_the_written_values(dict: &StateDict) -> Result<(), String> {
 /// A file of four arrays. The GRU under the prefix has two inputs and one unit.
 fn is_read(dict: StateDict, prefix: &str) -> Result<(), String> {
     let keys: Vec<&str> = dict.keys().collect();
-    if keys.len() != 4 {
-        return Err(format!("expected four arrays, got {keys:?}"));
-    }
+    expect("arrays", keys.len(), 4)?;
     contains_the_written_values(&dict)?;
     let config = pytorch::config(&dict, prefix).map_err(text)?;
-    let sizes = [config.d_input, config.d_hidden];
-    if sizes != [2, 1] {
-        return Err(format!("sizes {sizes:?}"));
-    }
+    expect("sizes", [config.d_input, config.d_hidden], [2, 1])?;
     let gru = pytorch::import(&dict, prefix, &config, &Device::flex());
     gru.map(|_| ()).map_err(text)
 }
@@ -119,12 +114,9 @@ fn every_system() -> Result<(), String> {
         }
         let bytes = fs::read(&path).map_err(text)?;
         let in_memory = StateDict::from_safetensors_bytes(&path, bytes.clone());
-        if values_by_key(&in_memory.map_err(text)?) != values_by_key(&dict) {
-            return Err(format!(
-                "{}: expected the same values from memory",
-                path.display()
-            ));
-        }
+        let in_memory = values_by_key(&in_memory.map_err(text)?);
+        let name = path.display().to_string();
+        expect(&name, in_memory, values_by_key(&dict))?;
         let cut = bytes[..bytes.len() / 2].to_vec();
         match StateDict::from_safetensors_bytes("half", cut) {
             Err(ConvertError::File { path, .. }) if path == "half" => {}
@@ -152,19 +144,15 @@ fn arrays_of_numpy() -> Result<(), String> {
         for key in expected.keys() {
             let (got, expected_values) =
                 (&dict.get(key).expect(key), &expected.get(key).expect(key));
-            if got.shape() != expected_values.shape() || got.dtype() != dtype_of(key) {
-                return Err(format!("{file}, {key}: {:?} {got}", got.dtype()));
-            }
+            let name = format!("{file}, {key}");
+            expect(&name, got.shape(), expected_values.shape())?;
+            expect(&name, got.dtype(), dtype_of(key))?;
         }
         let (got, expected_values) = (values_by_key(&dict), values_by_key(&expected));
         for (key, expected_values) in &expected_values {
             let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-            if bits(&got[key]) != bits(expected_values) {
-                return Err(format!(
-                    "{file}, {key}: {:?}, expected {expected_values:?}",
-                    got[key]
-                ));
-            }
+            let name = format!("{file}, {key}");
+            expect(&name, bits(&got[key]), bits(expected_values))?;
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use libtest_mimic::Trial;
 use super::{
     backends::TestBackend,
     conformance::{text, values_by_key},
-    runs::{fails, values},
+    runs::{expect, fails, values},
 };
 
 /// The layers in order: the name of each output, and the place of the layer's arrays.
@@ -70,12 +70,7 @@ fn as_keras(file: &str, device: &Device, tolerance: Tolerance) -> Result<(), Str
 fn half(name: &str) -> Result<(), String> {
     let dict = StateDict::from_keras(path(&format!("{name}.weights.h5"))).map_err(text)?;
     let recorded = StateDict::from_npz(path(&format!("{name}.npz"))).map_err(text)?;
-    let (got, expected) = (values_by_key(&dict), values_by_key(&recorded));
-    if got == expected {
-        Ok(())
-    } else {
-        Err(format!("expected {expected:?}, got {got:?}"))
-    }
+    expect(name, values_by_key(&dict), values_by_key(&recorded))
 }
 
 /// A truncated file, or a file with one changed byte, is read or gives an error. It never panics.

@@ -7,7 +7,7 @@ mod sound;
 
 use super::{
     backends::TestBackend,
-    runs::{Cast, values},
+    runs::{Cast, expect, values},
 };
 use burn::{
     module::Module,
@@ -20,7 +20,7 @@ use gru_op::{
 };
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::{Completion, Failed, Trial};
-use record::{Expected, Files};
+use record::Files;
 use std::path::PathBuf;
 
 /// The folder of the models. Without it the trials are ignored.
@@ -82,7 +82,7 @@ type Test = fn(&Files, &TestBackend, &Device) -> Result<(), String>;
 /// Whether a test exists for a model and a backend.
 type Exists = fn(&Published, &TestBackend) -> bool;
 
-const TESTS: [(&str, Exists, Test); 8] = [
+const TESTS: [(&str, Exists, Test); 7] = [
     ("nodes", |_, on| on.name == "flex", Files::nodes),
     (
         "file",
@@ -96,7 +96,6 @@ const TESTS: [(&str, Exists, Test); 8] = [
         |files, on, device| files.at_once("rows", on, device),
     ),
     ("frames", |_, _| true, Files::frame_by_frame),
-    ("stack", |model, _| model.nodes.len() > 1, Files::stack),
     ("prepared", |_, on| on.name == "flex", Files::prepared),
     (
         "sound",
@@ -142,30 +141,23 @@ impl Files {
     fn nodes(&self, _: &TestBackend, _: &Device) -> Result<(), String> {
         let Published { units, nodes, .. } = *self.published;
         let names: Vec<&str> = self.model.grus().iter().map(|node| node.name()).collect();
-        if names != nodes {
-            return Err(format!("GRU nodes: expected {nodes:?}, got {names:?}"));
-        }
+        expect("GRU nodes", &names[..], nodes)?;
         for node in self.model.grus() {
             let expected = onnx::Attributes {
                 hidden_size: Some(units),
                 linear_before_reset: 1,
                 ..Default::default()
             };
-            if *node.attributes() != expected {
-                let got = node.attributes();
-                return Err(format!("{}: {got:?}, expected {expected:?}", node.name()));
-            }
+            expect(node.name(), node.attributes(), &expected)?;
             let config = self.model.config(node.name()).map_err(|e| e.to_string())?;
             let sizes = (config.d_input, config.d_hidden, config.num_layers);
             let spec = config.spec;
             let kind = (spec.reset, spec.update, spec.activations);
             let usual = (Reset::AfterMatmul, Update::Keeps, Activations::default());
-            let walks = (config.bidirectional, config.reverse, config.batch_first);
-            if (sizes, kind, walks, config.bias)
-                != ((units, units, 1), usual, (false, false, false), true)
-            {
-                return Err(format!("{}: {config}", node.name()));
-            }
+            let directions = (config.bidirectional, config.reverse, config.batch_first);
+            let got = (sizes, kind, directions, config.bias);
+            let expected = ((units, units, 1), usual, (false, false, false), true);
+            expect(node.name(), got, expected)?;
         }
         Ok(())
     }
@@ -178,12 +170,8 @@ impl Files {
             let run = self.run(&format!("{node}:{case}"), device, DType::F32)?;
             let lengths = run.lengths.as_deref();
             let (y, y_h) = onnx::run(&block, run.x, lengths, Some(run.initial_h));
-            for (expected, got) in [(&run.y, &y.dims()[..]), (&run.y_h, &y_h.dims()[..])] {
-                if got != expected.shape {
-                    let Expected { name, shape, .. } = expected;
-                    return Err(format!("{name}: shape {got:?}, expected {shape:?}"));
-                }
-            }
+            expect(&run.y.name, &y.dims()[..], &run.y.shape)?;
+            expect(&run.y_h.name, &y_h.dims()[..], &run.y_h.shape)?;
             run.y.compare("at once", &values(y), backend)?;
             run.y_h.compare("at once", &values(y_h), backend)?;
         }
@@ -223,25 +211,6 @@ impl Files {
             }
         }
         Ok(())
-    }
-
-    /// Consecutive nodes as one block of several layers.
-    fn stack(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
-        let nodes = self.published.nodes.iter();
-        let blocks = nodes.map(|node| self.import(node, device));
-        let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
-        let first = blocks[0].layers[0].spec;
-        if blocks.iter().any(|block| block.layers[0].spec != first) {
-            return Err("expected layers with one configuration".into());
-        }
-        let weights = blocks.iter().map(|block| block.layers[0].weights());
-        let config = blocks[0].config().with_num_layers(blocks.len());
-        let block = config.init_with(weights.collect());
-        let block = block.map_err(|e| e.to_string())?;
-        let run = self.run("stack:file", device, DType::F32)?;
-        let (y, y_h) = block.forward(run.x, Some(run.initial_h));
-        run.y.compare("all layers", &values(y), backend)?;
-        run.y_h.compare("all layers", &values(y_h), backend)
     }
 
     /// The output of all GRUs in sequence, prepared.

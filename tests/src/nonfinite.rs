@@ -13,6 +13,7 @@ use safetensors::SafeTensors;
 use super::{
     backends::TestBackend,
     operator::{self, Way},
+    runs::expect,
     vectors::{self, from_pytorch},
 };
 
@@ -41,9 +42,7 @@ fn check(checkpointing: Checkpointing, device: &Device) -> Result<(), String> {
     cases.sort_unstable();
     cases.dedup();
     // Three values in seven tensors.
-    if cases.len() != 21 {
-        return Err(format!("{} cases", cases.len()));
-    }
+    expect("cases", cases.len(), 21)?;
     for case in cases {
         let numbers = |name: &str| -> Vec<f64> {
             let tensor = file.tensor(&format!("{case}/{name}"));

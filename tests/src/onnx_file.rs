@@ -15,7 +15,7 @@ use libtest_mimic::{Completion, Trial};
 use super::{
     backends::TestBackend,
     conformance::{text, values_by_key},
-    runs::{fails, tensor, values},
+    runs::{expect, fails, tensor, values},
 };
 
 /// If set, the test rewrites its files.
@@ -85,9 +85,7 @@ impl Recorded {
         let (expected, shape) = self
             .get(name)
             .ok_or(format!("{name}: expected a record, got none"))?;
-        if got.dims() != shape {
-            return Err(format!("{name}: {:?}, expected {shape:?}", got.dims()));
-        }
+        expect(name, &got.dims()[..], shape)?;
         close(name, &values(got), expected, tolerance)
     }
 }

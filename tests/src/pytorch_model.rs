@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use gru_convert::{ConvertError, StateDict, pytorch};
 use gru_op::SequenceOptions;
-use gru_testkit::close::{Tensors, Tolerance, close};
+use gru_testkit::close::{Outcome, Tensors, Tolerance};
 use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
     conformance::{gradients_of, text, values_by_key},
-    runs::{gradient, loss, values},
+    runs::{expect, gradient, loss, values},
 };
 
 const PREFIX: &str = "encoder.";
@@ -56,9 +56,8 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
     let config = pytorch::config(&dict, PREFIX)
         .map_err(text)?
         .with_batch_first(true);
-    if (config.num_layers, config.bidirectional) != (2, true) {
-        return Err(format!("expected two bidirectional layers, got {config}"));
-    }
+    expect("layers", config.num_layers, 2)?;
+    expect("bidirectional", config.bidirectional, true)?;
     let encoder = pytorch::import(&dict, PREFIX, &config, device).map_err(text)?;
 
     let expected = values_by_key(&recorded);
@@ -89,11 +88,6 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
     let total = loss(&logits, &expected["up.logits"]) + loss(&h_n, &expected["up.h_n"]);
     let gradients = total.backward();
 
-    let forward = |name: &str, got: Vec<f64>| close(name, &got, &expected[name], tolerance.forward);
-    forward("out.encoder", values(y))?;
-    forward("out.h_n", values(h_n))?;
-    forward("out.logits", values(logits))?;
-
     let exported = pytorch::export(&gradients_of(&encoder, &gradients)?, PREFIX);
     let mut got: Tensors = values_by_key(&exported.map_err(text)?);
     got.insert("h0".into(), gradient("h0", &h0, &gradients)?);
@@ -101,21 +95,27 @@ fn as_pytorch(load: Load, device: &Device, tolerance: Tolerance) -> Result<(), S
         got.insert(name.into(), gradient(name, leaf, &gradients)?);
     }
     got.insert(GRADIENTS[2].into(), gradient("bias", &bias, &gradients)?);
-    let wanted = expected.keys().filter_map(|key| key.strip_prefix("grad."));
-    let mut compared = 0;
-    for name in wanted {
-        let got = got
-            .get(name)
-            .ok_or(format!("{name}: expected a gradient, got none"))?;
-        let expected = &expected[&format!("grad.{name}")];
-        close(name, got, expected, tolerance.gradient)?;
-        compared += 1;
-    }
     // Sixteen of the encoder, three of the other layers, and the initial state.
-    match compared {
-        20 => Ok(()),
-        _ => Err(format!("{compared} gradients compared, expected 20")),
-    }
+    expect("gradients", got.len(), 20)?;
+    let got = Outcome {
+        outputs: Tensors::from([
+            ("encoder".into(), values(y)),
+            ("h_n".into(), values(h_n)),
+            ("logits".into(), values(logits)),
+        ]),
+        gradients: got,
+    };
+    let recorded = |prefix: &str| -> Tensors {
+        let named = expected.iter();
+        named
+            .filter_map(|(key, values)| Some((key.strip_prefix(prefix)?.into(), values.clone())))
+            .collect()
+    };
+    let expected = Outcome {
+        outputs: recorded("out."),
+        gradients: recorded("grad."),
+    };
+    got.compare(&expected, tolerance)
 }
 
 /// The export has the keys and bits of the imported file.
@@ -129,15 +129,8 @@ fn exports_what_it_read() -> Result<(), String> {
     exported.to_safetensors(&file).map_err(text)?;
     let read = StateDict::from_safetensors(&file).map_err(text)?;
     let of_encoder: Vec<&str> = dict.keys().filter(|k| k.starts_with(PREFIX)).collect();
-    if read.keys().collect::<Vec<_>>() != of_encoder {
-        let keys: Vec<&str> = read.keys().collect();
-        return Err(format!("wrote {keys:?}, read {of_encoder:?}"));
-    }
-    for key in of_encoder {
-        let (wrote, original) = (read.get(key), dict.get(key));
-        if wrote != original {
-            return Err(format!("{key}: wrote {wrote:?}, read {original:?}"));
-        }
-    }
-    Ok(())
+    expect("keys", read.keys().collect(), of_encoder.clone())?;
+    of_encoder
+        .iter()
+        .try_for_each(|key| expect(key, read.get(key), dict.get(key)))
 }

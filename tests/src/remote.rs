@@ -4,7 +4,7 @@
 use super::{
     backends::TestBackend,
     operator::{self, Way},
-    runs::values,
+    runs::{self, values},
     server::{Kind, Server},
 };
 use burn::{
@@ -13,10 +13,7 @@ use burn::{
         ir::{BaseOperationIr, CustomOpIr, OperationIr, ScalarIr, TensorIr},
     },
     remote::CustomOpClient,
-    tensor::{
-        DType, Device, Shape, Tensor,
-        distributed::{ReduceOperation, all_reduce},
-    },
+    tensor::{DType, Device, Shape, Tensor},
 };
 use gru_op::{
     GruBlockConfig, GruSpec, GruWeights,
@@ -34,7 +31,6 @@ const TESTS: &[(&str, Test)] = &[
     ("malformed-calls", malformed_calls),
     ("ndarray", on_ndarray),
     ("operations-of-a-sequence", operations_of_a_sequence),
-    ("no-collective-on-flex", no_collective_on_flex),
 ];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
@@ -193,24 +189,8 @@ fn operations_of_a_sequence() -> Result<(), String> {
             &["slice", "reshape"]
         };
         let expected = [&["gru_op::states"], last_state, &["gru_op::gradients"]].concat();
-        if operations != expected {
-            return Err(format!("T {t}: {operations:?}"));
-        }
+        let expected = expected.into_iter().map(String::from).collect();
+        runs::expect(&format!("T {t}"), operations, expected)?;
     }
-    Ok(())
-}
-
-/// Burn 0.22.1 has no all-reduce on Flex or on a server, so char-gru gathers the gradients of several devices
-/// itself. If this test fails, Burn has an all-reduce.
-fn no_collective_on_flex() -> Result<(), String> {
-    let sum = |device: &Device| {
-        let ones = Tensor::<1>::ones([3], device);
-        let sum = all_reduce(ones, ReduceOperation::Sum, vec![device.clone()]);
-        values(sum.resolve())
-    };
-    panic_text(|| sum(&Device::flex()))?;
-    let server = start(Kind::Flex)?;
-    let device = server.device()?;
-    panic_text(|| sum(&device))?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use burn::{
 };
 use gru_op::{GruWeights, spec::Sizes};
 use gru_testkit::{close::Tensors, draw::Drawn, random::numbers};
+use std::fmt::Debug;
 
 /// A tensor with these values.
 pub fn tensor<const D: usize>(
@@ -149,13 +150,15 @@ pub fn expect_shape<const D: usize>(
     tensor: &Tensor<D>,
     expected: [usize; D],
 ) -> Result<(), String> {
-    if tensor.dims() == expected {
+    expect(&format!("shape of {name}"), tensor.dims(), expected)
+}
+
+/// Returns an error unless both values are equal.
+pub fn expect<A: PartialEq + Debug>(what: &str, got: A, expected: A) -> Result<(), String> {
+    if got == expected {
         Ok(())
     } else {
-        Err(format!(
-            "{name}: shape {:?}, expected {expected:?}",
-            tensor.dims()
-        ))
+        Err(format!("{what}: expected {expected:?}, got {got:?}"))
     }
 }
 

@@ -22,7 +22,7 @@ use std::{
 const ROLE: &str = "GRU_TESTS_SERVE";
 
 /// The content of a server.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// The operator on Flex.
     Flex,
@@ -36,12 +36,12 @@ pub enum Kind {
     Newer,
 }
 
-const KINDS: [(&str, Kind); 5] = [
-    ("flex", Kind::Flex),
-    ("ndarray", Kind::Ndarray),
-    ("wgpu", Kind::Wgpu),
-    ("bare", Kind::Bare),
-    ("newer", Kind::Newer),
+const KINDS: [Kind; 5] = [
+    Kind::Flex,
+    Kind::Ndarray,
+    Kind::Wgpu,
+    Kind::Bare,
+    Kind::Newer,
 ];
 
 /// Serves until standard input ends, if this process was started as a server.
@@ -49,8 +49,8 @@ pub fn serve_if_asked() {
     let Ok(name) = env::var(ROLE) else {
         return;
     };
-    let kind = KINDS.iter().find(|kind| kind.0 == name);
-    let &(_, kind) = kind.unwrap_or_else(|| panic!("{ROLE}: no server {name:?}"));
+    let kind = KINDS.into_iter().find(|kind| format!("{kind:?}") == name);
+    let kind = kind.unwrap_or_else(|| panic!("{ROLE}: no server {name:?}"));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port exists");
     println!("{}", listener.local_addr().expect("the listener is bound"));
     thread::spawn(|| {
@@ -111,10 +111,8 @@ pub struct Server {
 
 impl Server {
     pub fn start(kind: Kind) -> io::Result<Self> {
-        let name = KINDS.iter().find(|other| other.1 == kind);
-        let &(name, _) = name.expect("every kind has a name");
         let mut process = Command::new(env::current_exe()?)
-            .env(ROLE, name)
+            .env(ROLE, format!("{kind:?}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -20,7 +20,6 @@ type Test = fn(&Device, DType, Tolerance) -> Result<(), String>;
 const TESTS: &[(&str, Test)] = &[
     ("each-parent-by-itself", each_parent_by_itself),
     ("nothing-tracked", nothing_tracked),
-    ("through-each-output", through_each_output),
     ("weight-used-twice", weight_used_twice),
     ("second-backward", second_backward),
 ];
@@ -136,19 +135,6 @@ fn nothing_tracked(device: &Device, dtype: DType, tolerance: Tolerance) -> Resul
     Ok(())
 }
 
-/// The gradient through both outputs is the sum of the gradients through each output.
-fn through_each_output(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
-    for drawn in cases() {
-        let all = leaves(&drawn, device, dtype, |_| true);
-        let outputs = || outputs(&drawn, Way::default(), &all);
-        let both = gradients(&all, &drawn)?;
-        let y = all.gradients(&loss(&outputs()?.0, &drawn.d_y).backward())?;
-        let h_t = all.gradients(&loss(&outputs()?.1, &drawn.d_h_t).backward())?;
-        same(&sum(&y, &h_t), &both, tolerance.gradient)?;
-    }
-    Ok(())
-}
-
 /// Two sequences with shared weights. The second starts from the final state of the first.
 fn weight_used_twice(device: &Device, dtype: DType, tolerance: Tolerance) -> Result<(), String> {
     for words in ["N3 T10 H6", "N3 T10 H6 before time"] {
@@ -195,12 +181,4 @@ fn second_backward(device: &Device, dtype: DType, _: Tolerance) -> Result<(), St
         }
     }
     Ok(())
-}
-
-fn sum(a: &Tensors, b: &Tensors) -> Tensors {
-    let add = |(name, a): (&String, &Vec<f64>)| {
-        let sum = a.iter().zip(&b[name]).map(|(a, b)| a + b).collect();
-        (name.clone(), sum)
-    };
-    a.iter().map(add).collect()
 }

@@ -16,7 +16,7 @@ use gru_testkit::{
     close::{Outcome, Tensors, Tolerance},
     conformance::{Array, Case, CaseSpec},
 };
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
 use super::{
     backends::TestBackend,
@@ -70,7 +70,9 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
                 trials.push(trial(&name, DType::F32, spec, backend, check));
             };
             match spec.kind() {
-                "grad_f64" => trials.push(in_float64(spec, backend)),
+                "grad_f64" if backend.float64 => {
+                    trials.push(trial(name, DType::F64, spec, backend, grad_in_float64));
+                }
                 "torch_gru" if name.contains("packed") => second("packed", torch::packed),
                 "mpsgraph_gru" => {
                     second("autodiff", mps_graph::by_autodiff);
@@ -102,20 +104,10 @@ fn trial(
     })
 }
 
-/// Without float64 the case is ignored and reports the reason.
-fn in_float64(spec: &CaseSpec, backend: &TestBackend) -> Trial {
-    if backend.float64 {
-        return trial(spec.name(), DType::F64, spec, backend, |case, device, _| {
-            let (drawn, expected) = vectors::grad_f64(case, ".f64");
-            let got = operator::run(device, DType::F64, &drawn, Way::default())?;
-            got.compare(&expected, Tolerance::F64)
-        });
-    }
-    let id = format!("conformance/{}/{}", spec.name(), backend.id(DType::F64));
-    let reason = format!("{} has no float64 on every device", backend.name);
-    Trial::ignorable_test(id, move || {
-        Ok(libtest_mimic::Completion::ignored_with(reason))
-    })
+fn grad_in_float64(case: &Case, device: &Device, _: &TestBackend) -> Result<(), String> {
+    let (drawn, expected) = vectors::grad_f64(case, ".f64");
+    let got = operator::run(device, DType::F64, &drawn, Way::default())?;
+    got.compare(&expected, Tolerance::F64)
 }
 
 /// A float64 reference in PyTorch's layout, with either reset form, through the operator.
@@ -136,13 +128,7 @@ fn every_case_has_a_run(cases: &[CaseSpec]) -> Trial {
         .collect();
     let total: usize = expected.values().sum();
     Trial::test(format!("conformance/{total}-cases"), move || {
-        if counts == expected {
-            Ok(())
-        } else {
-            Err(Failed::from(format!(
-                "expected {expected:?}, got {counts:?}"
-            )))
-        }
+        Ok(runs::expect("cases", counts, expected)?)
     })
 }
 

@@ -17,7 +17,7 @@ use gru_testkit::{
 use super::{constant, gradients_of, leaf, state_dict, text, values_by_key};
 use crate::{
     backends::TestBackend,
-    runs::{self, gradient, values},
+    runs::{self, expect, gradient, values},
 };
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
@@ -76,14 +76,11 @@ pub fn ignored_bias() -> Result<(), String> {
         (results[0].clone(), results[1].clone())
     };
     let (y, z) = run(bias(), &descriptor);
-    if values(y.clone()) != values(run(None, &descriptor).0) {
-        return Err("expected the same states without the secondary bias".into());
-    }
+    let without = values(run(None, &descriptor).0);
+    expect("states with the bias", values(y.clone()), without)?;
     let d = arguments(bias()).gradients(y.clone(), z, y, None, &descriptor);
     let d = d.secondary_bias.map(values);
-    if d != Some(vec![0.0; h]) {
-        return Err(format!("expected a gradient of zeros, got {d:?}"));
-    }
+    expect("gradient", d, Some(vec![0.0; h]))?;
     descriptor.reset_after = true;
     if values(run(bias(), &descriptor).0) == values(run(None, &descriptor).0) {
         return Err("expected other states with reset_after".into());
@@ -165,21 +162,14 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
     let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;
     let block = mps_graph::import(&descriptor, &dict, "", &config, device).map_err(text)?;
 
-    let (again, of_block) = mps_graph::export(&block, "").map_err(text)?;
-    let mut again_descriptor = of_block;
+    let (again, mut again_descriptor) = mps_graph::export(&block, "").map_err(text)?;
     again_descriptor.training = descriptor.training;
     again_descriptor.reset_gate_first = descriptor.reset_gate_first;
-    if again_descriptor != descriptor {
-        return Err(format!("exported {of_block:?}, imported {descriptor:?}"));
-    }
+    expect("exported descriptor", again_descriptor, descriptor)?;
     let again = in_order_of(&descriptor, values_by_key(&again));
     for (name, expected) in values_by_key(&dict) {
         let expected: Vec<f64> = expected.iter().map(|&v| f64::from(v as f32)).collect();
-        if again.get(&name) != Some(&expected) {
-            return Err(format!(
-                "{name}: exported array differs from the imported array"
-            ));
-        }
+        expect(&name, again.get(&name), Some(&expected))?;
     }
 
     let x: Tensor<3> = leaf(case.tensor("in.source"), device);

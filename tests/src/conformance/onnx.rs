@@ -8,7 +8,7 @@ use gru_testkit::{
 };
 
 use super::{constant, state_dict, values_by_key};
-use crate::runs::values;
+use crate::runs::{expect, values};
 
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let attributes = attributes(&case.spec);
@@ -17,23 +17,18 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let block = onnx::import(&dict, "", &config, device).map_err(|e| e.to_string())?;
     // Exported arrays and attributes equal the imported ones.
     let (again, same) = onnx::export(&block, "").map_err(|e| e.to_string())?;
-    if onnx::config(&same, &again, "")
-        .map_err(|e| e.to_string())?
-        .to_string()
-        != config.to_string()
-    {
-        return Err(format!(
-            "exported attributes {same:?}, imported {attributes:?}"
-        ));
-    }
+    let again_config = onnx::config(&same, &again, "").map_err(|e| e.to_string())?;
+    expect(
+        "configuration",
+        again_config.to_string(),
+        config.to_string(),
+    )?;
     let as_float32 = |(name, values): (String, Vec<f64>)| {
         let rounded = values.into_iter().map(|v| f64::from(v as f32)).collect();
         (name, rounded)
     };
     let imported: Tensors = values_by_key(&dict).into_iter().map(as_float32).collect();
-    if values_by_key(&again) != imported {
-        return Err("exported initializers differ from imported ones".into());
-    }
+    expect("exported initializers", values_by_key(&again), imported)?;
 
     let x: Tensor<3> = constant(case.tensor("in.X"), device);
     let initial_h = case.get("in.initial_h").map(|h| constant(h, device));
@@ -55,9 +50,7 @@ pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
         ("Y", &y.dims()[..], case.tensor("out.Y")),
         ("Y_h", &y_h.dims()[..], case.tensor("out.Y_h")),
     ] {
-        if got != file.shape {
-            return Err(format!("{name}: shape {got:?}, expected {:?}", file.shape));
-        }
+        expect(name, got, &file.shape)?;
     }
     Ok(Outcome {
         outputs: Tensors::from([("Y".into(), values(y)), ("Y_h".into(), values(y_h))]),

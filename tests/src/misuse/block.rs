@@ -1,4 +1,4 @@
-//! Configurations, weights and calls of a block.
+//! Configurations, weights and calls of a block, except the errors that the book quotes (`book.rs`).
 
 use super::{H, I, Misuse, N, T, ndarray, zeros};
 use crate::runs::Cast;
@@ -41,10 +41,6 @@ pub const CONFIG: &[Misuse] = &[
          expected 3, got 2",
     ),
     (
-        || drop(init(GruBlockConfig::new(I, 0))),
-        "GruBlockConfig: d_hidden must be positive, expected > 0, got 0",
-    ),
-    (
         || drop(init(config().with_num_layers(usize::MAX))),
         "GruBlockConfig: expected parameters that memory can address, got d_input 4, d_hidden 5, \
          num_layers 18446744073709551615",
@@ -81,27 +77,6 @@ pub const BLOCK: &[Misuse] = &[
             init(config()).forward_packed(zeros([5, I]), &[6], None);
         },
         "GruBlock::forward_packed: the sum of lengths must be M = 5, got 6",
-    ),
-    (
-        || {
-            let device = Device::flex().autodiff();
-            let block = config().with_recurrent_dropout(0.5).init(&device);
-            block.step(Tensor::zeros([N, I], &device), None);
-        },
-        "GruBlock::step: recurrent dropout is drawn once per sequence, expected 0 in training, \
-         got 0.5",
-    ),
-    (
-        || {
-            init(config()).forward(zeros([N, T, I + 1]), None);
-        },
-        "GruBlock::forward: the last dimension of x must be [4], got [5]",
-    ),
-    (
-        || {
-            init(config()).forward(zeros([N, T, I]), Some(zeros([2, N, H])));
-        },
-        "GruBlock::forward: state [L·D, N, H] must be [1, 2, 5], got [2, 2, 5]",
     ),
     (
         || {
@@ -172,12 +147,6 @@ pub const BLOCK: &[Misuse] = &[
             forward(block);
         },
         "GruBlock::forward: layers must have one entry for each layer and direction, expected 2, got 1",
-    ),
-    (
-        || {
-            init(config().with_bidirectional(true)).step(zeros([N, I]), None);
-        },
-        "GruBlock::step: expected the forward direction in every layer, got reverse",
     ),
     (
         || {

@@ -1,7 +1,7 @@
 //! Weights and inputs in other types than float32.
 
 use super::{T, calls, close, compare, configs};
-use crate::runs::Cast;
+use crate::runs::{Cast, expect};
 use burn::{
     module::{Module, ModuleMapper, Param},
     tensor::{DType, Device, Tensor},
@@ -75,9 +75,7 @@ pub fn half(device: &Device) -> Result<(), String> {
     let prepared = block.prepare(Precision::Full);
     let x = calls(config, T, device).0.cast(DType::F16);
     let (y, state) = prepared.forward(x.clone(), None);
-    if [y.dtype(), state.dtype()] != [DType::F16; 2] {
-        return Err(format!("expected float16, got {:?}", y.dtype()));
-    }
+    expect("dtypes", [y.dtype(), state.dtype()], [DType::F16; 2])?;
     let expected = block.forward(x, None);
     close("half", (y, state), expected, Tolerance::F16.forward).map(drop)
 }

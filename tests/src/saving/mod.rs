@@ -5,7 +5,7 @@ mod modified;
 use super::{
     backends::TestBackend,
     conformance::text,
-    runs::{self, Cast, fails, values},
+    runs::{self, Cast, expect, fails, values},
 };
 use burn::{
     module::{Module, list_param_ids},
@@ -31,7 +31,6 @@ const TESTS: &[(&str, Test)] = &[
     ("another-configuration", another_configuration),
     ("saved-blocks-load", modified::saved_blocks_load),
     ("one-bias", one_bias),
-    ("no-extension", no_extension),
     ("failed-save", failed_save),
     ("later-version", later_version),
     ("garbled", garbled),
@@ -100,24 +99,21 @@ fn outputs(block: &GruBlock) -> Vec<f64> {
     [values(y), values(state)].concat()
 }
 
-/// The file is self-contained, gets Burn's extension, and may be deleted after loading.
+/// The file is self-contained, gets Burn's extension also next to a folder of its name, and may be deleted after loading.
 fn round_trip(path: &Path) -> Result<(), String> {
     let device = Device::flex();
+    fs::create_dir(path).map_err(text)?;
     for config in kinds() {
         let block = config.init(&device);
         block.save_with_config(path).map_err(text)?;
         let file = path.with_extension("bpk");
         let read = GruBlock::from_file(path, &device).map_err(text)?;
         fs::remove_file(file).map_err(text)?;
-        if outputs(&read) != outputs(&block) {
-            return Err(format!("{config}: other outputs"));
-        }
-        if read.to_string() != block.to_string() {
-            return Err(format!("expected {block}, got {read}"));
-        }
-        if list_param_ids(&read) != list_param_ids(&block) {
-            return Err("expected the same parameter ids, which optimizers use".into());
-        }
+        expect("outputs", outputs(&read), outputs(&block))?;
+        expect("block", read.to_string(), block.to_string())?;
+        // Optimizers use the ids.
+        let [ids, expected] = [&read, &block].map(list_param_ids);
+        expect("parameter ids", ids, expected)?;
         read.check_config(&config).map_err(text)?;
         block.check_config(&read.config()).map_err(text)?;
     }
@@ -132,26 +128,11 @@ fn one_bias(path: &Path) -> Result<(), String> {
     for again in [config, block.config()] {
         block.clone().save_file(path).map_err(text)?;
         let read = again.init(&device).try_load_file(path).map_err(text)?;
-        if outputs(&read) != outputs(&block) || read.layers[0].b_hh.is_some() {
-            return Err("expected the block with one bias".into());
-        }
+        expect("outputs", outputs(&read), outputs(&block))?;
+        expect("b_hh", read.layers[0].b_hh.is_some(), false)?;
         block = read;
     }
     Ok(())
-}
-
-/// Without an extension, reading and writing add the same one, whatever else is in the folder.
-fn no_extension(path: &Path) -> Result<(), String> {
-    let device = Device::flex();
-    let block = config().init(&device);
-    fs::create_dir(path).map_err(text)?;
-    block.save_with_config(path).map_err(text)?;
-    let read = GruBlock::from_file(path, &device).map_err(text)?;
-    if outputs(&read) == outputs(&block) {
-        Ok(())
-    } else {
-        Err("other outputs".into())
-    }
 }
 
 /// The temporary file of a save needs a longer name, and this name has the largest length of common file systems.
@@ -162,11 +143,8 @@ fn failed_save(path: &Path) -> Result<(), String> {
         Err(GruFileError::File { .. }) => {}
         other => return Err(format!("expected an error of the file, got {other:?}")),
     }
-    if fs::read_to_string(&path).map_err(text)? == "before" {
-        Ok(())
-    } else {
-        Err("expected the file from before".into())
-    }
+    let content = fs::read_to_string(&path).map_err(text)?;
+    expect("file", &content[..], "before")
 }
 
 /// A Burn record does not have a configuration. Burn reads the file of a block.
@@ -181,11 +159,7 @@ fn with_burn(path: &Path) -> Result<(), String> {
     saved.save_with_config(path).map_err(text)?;
     let same = config().with_reset(Reset::BeforeMatmul);
     let loaded = same.init(&device).try_load_file(path).map_err(text)?;
-    if outputs(&loaded) == outputs(&saved) {
-        Ok(())
-    } else {
-        Err("expected Burn to read the same parameters from the file".into())
-    }
+    expect("outputs of Burn's file", outputs(&loaded), outputs(&saved))
 }
 
 /// `check_config` names each option by itself, with its layer and both values. Options of training may differ.
@@ -332,9 +306,7 @@ fn half(path: &Path) -> Result<(), String> {
     let text = |error: GruFileError| error.to_string();
     block.save_with_config(path).map_err(text)?;
     let loaded = GruBlock::from_file(path, &Device::flex()).map_err(text)?;
-    if loaded.layers[0].w_hh.dtype() != DType::F16 {
-        return Err("expected float16".into());
-    }
+    expect("w_hh", loaded.layers[0].w_hh.dtype(), DType::F16)?;
     #[allow(deprecated)] // Supported as long as it exists.
     let ndarray = Device::ndarray();
     fails(GruBlock::from_file(path, &ndarray), "does not support F16")

@@ -1,6 +1,6 @@
 //! Saving blocks with modified public fields.
 
-use super::{H, I, outputs, runs, text};
+use super::{H, I, expect, outputs, runs, text};
 use burn::{
     module::{Lora, Module},
     tensor::Device,
@@ -63,9 +63,5 @@ pub fn saved_blocks_load(path: &Path) -> Result<(), String> {
             Err(_) => {}
         }
     }
-    if saved == ["nothing", "a bias less"] {
-        Ok(())
-    } else {
-        Err(format!("saved: {saved:?}"))
-    }
+    expect("saved", &saved[..], &["nothing", "a bias less"])
 }

@@ -16,11 +16,6 @@ use burn::{
     },
 };
 use gru_op::{GruBlock, GruBlockConfig};
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-    thread::{self, ThreadId},
-};
 
 const ITEMS: usize = 256;
 const BATCH: usize = 16;
@@ -42,19 +37,11 @@ struct Batch {
     sums: Tensor<2>,
 }
 
-/// Which threads made batches, and the number of items in each.
-#[derive(Clone, Default)]
-struct Sums {
-    seen: Arc<Mutex<(BTreeSet<String>, usize)>>,
-}
+#[derive(Clone)]
+struct Sums;
 
 impl Batcher<Item, Batch> for Sums {
     fn batch(&self, items: Vec<Item>, device: &Device) -> Batch {
-        let worker: ThreadId = thread::current().id();
-        let mut seen = self.seen.lock().expect("no batch fails");
-        seen.0.insert(format!("{worker:?}"));
-        seen.1 += items.len();
-        drop(seen);
         let sums = items.iter().map(|item| item.iter().sum());
         let sums = TensorData::new(sums.collect::<Vec<f32>>(), [items.len(), 1]);
         let x = TensorData::new(items.concat(), [items.len(), T, 1]);
@@ -116,9 +103,8 @@ pub fn role() -> Result<(), String> {
         gru: GruBlockConfig::new(1, 16).init(&device),
         head: LinearConfig::new(16, 1).init(&device),
     };
-    let batcher = Sums::default();
     let loader = |seed, device: &Device| {
-        DataLoaderBuilder::new(batcher.clone())
+        DataLoaderBuilder::new(Sums)
             .batch_size(BATCH)
             .shuffle(seed)
             .num_workers(WORKERS)
@@ -142,13 +128,6 @@ pub fn role() -> Result<(), String> {
     let learnt = training.launch(learner).model;
     let after = loss(&learnt);
 
-    let seen = batcher.seen.lock().expect("no batch fails");
-    // Training and validation in each epoch, and the losses before and after.
-    let expected = ITEMS * (2 * EPOCHS + 2);
-    super::expect("items", seen.1, expected)?;
-    if seen.0.len() < WORKERS {
-        return Err(format!("unexpected batches: {:?}", seen.0));
-    }
     // The variance of the sums is T/12. The best constant prediction reaches this loss.
     if before > 0.2 && after < 0.02 {
         Ok(())

@@ -19,7 +19,7 @@ use gru_op::GruBlock;
 use gru_testkit::close::close;
 use libtest_mimic::Trial;
 
-use super::runs::{self, values};
+use super::runs::{self, expect, values};
 
 pub use child::child_if_asked;
 
@@ -76,14 +76,6 @@ fn input(device: &Device) -> Tensor<3> {
 fn outputs(block: &GruBlock, device: &Device) -> Vec<f64> {
     let (y, state) = block.forward(input(device), None);
     [values(y), values(state)].concat()
-}
-
-fn expect<A: PartialEq + std::fmt::Debug>(what: &str, got: A, expected: A) -> Result<(), String> {
-    if got == expected {
-        Ok(())
-    } else {
-        Err(format!("{what}: expected {expected:?}, got {got:?}"))
-    }
 }
 
 /// Compares values exactly.

@@ -47,6 +47,9 @@ fn no_grad(device: &Device) -> Result<(), String> {
     let block = block.no_grad();
     expect("gradients without", tracked(&block, &device), 0)?;
     expect("noise without", is_noisy(&block, &device), true)?;
+    let one_layer = GruBlockConfig::new(I, H).with_dropout(0.5).init(&device);
+    let noise = is_noisy(&one_layer, &device);
+    expect("noise after the last layer", noise, false)?;
     let block = block.set_require_grad(true);
     expect("gradients again", tracked(&block, &device), 8)
 }
