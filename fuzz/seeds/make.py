@@ -2,7 +2,7 @@
 
     python make.py      # requires only the standard library
 
-Writes pytorch/* (formats of torch.save: current, before 1.6 and before 0.1.10, and a plain pickle),
+Writes pytorch/* (formats of torch.save: current, before 1.6, and a plain pickle),
 npz/* (valid and broken), and safetensors/* (arrays of one hidden unit with each system's names).
 """
 import copy
@@ -12,7 +12,6 @@ import pathlib
 import pickle
 import struct
 import sys
-import tarfile
 import types
 import zipfile
 from collections import OrderedDict
@@ -34,15 +33,11 @@ class FloatStorage:
     pass
 
 
-class FloatTensor:
-    pass
-
-
 def _rebuild_tensor_v2(*_):
     pass
 
 
-torch = module("torch", FloatStorage=FloatStorage, FloatTensor=FloatTensor)
+torch = module("torch", FloatStorage=FloatStorage)
 torch._utils = module("torch._utils", _rebuild_tensor_v2=_rebuild_tensor_v2)
 
 
@@ -120,38 +115,6 @@ def legacy(value):
     return b"".join(parts)
 
 
-def tarred():
-    """One tensor only, because the blocks of the archive are large."""
-
-    class Named:
-        pass
-
-    class ById(pickle.Pickler):
-        def persistent_id(self, value):
-            return "2" if isinstance(value, Named) else None
-
-    state = io.BytesIO()
-    ById(state, protocol=2).dump(OrderedDict(weight_ih_l0=Named()))
-    system = dict(protocol_version=1000, little_endian=True)
-    storages = pickle.dumps(1, 2) + pickle.dumps((1, "cpu", FloatStorage), 2)
-    storages += struct.pack("<q", 6) + numbers(6) + pickle.dumps([], 2)
-    tensors = pickle.dumps(1, 2) + pickle.dumps((2, 1, FloatTensor), 2)
-    tensors += struct.pack("<ii5q", 2, 0, 3, 2, 2, 1, 0)
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, content in [
-            ("sys_info", pickle.dumps(system, 2)),
-            ("storages", storages),
-            ("tensors", tensors),
-            ("pickle", state.getvalue()),
-        ]:
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    # Removes the archive's padding to 10 KiB.
-    return file.getvalue().rstrip(b"\0") + bytes(1024)
-
-
 def safetensors(shapes):
     header, at = {}, 0
     for name, shape in shapes.items():
@@ -204,7 +167,6 @@ write("pytorch/zip-sequential", zipped(OrderedDict((f"2.{key}", of) for key, of 
 write("pytorch/zip-expanded", zipped(OrderedDict(weight_ih_l0=Tensor("0", [1 << 15] * 2, True))))
 write("pytorch/zip-nested", zipped(OrderedDict(model=GRU, epoch=3)))
 write("pytorch/legacy", legacy(GRU))
-write("pytorch/tar", tarred())
 write("pytorch/pickle", pickle.dumps(dict(lr=0.1, sizes=[1, 2]), 2))
 ARRAYS = {f"{name}.npy": npy(tuple(tensor.shape)) for name, tensor in GRU.items()}
 write("npz/stored", npz(ARRAYS))

@@ -5,6 +5,8 @@ pub mod draw;
 pub mod file;
 #[cfg(feature = "files")]
 pub mod import;
+#[cfg(feature = "files")]
+pub mod limit;
 pub mod panics;
 pub mod passes;
 

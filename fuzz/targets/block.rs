@@ -3,13 +3,13 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use burn::tensor::{Device, Tensor};
-use gru_fuzz::{file::with_file, fuzz_target, panics::announced};
+use gru_fuzz::{file::with_file, fuzz_target, limit::limited, panics::announced};
 use gru_op::{Direction, GruBlock};
 
 fuzz_target!(|bytes: &[u8]| {
     let device = Device::flex();
     with_file(bytes, |path| {
-        if let Ok(block) = GruBlock::from_file(path, &device) {
+        if let Ok(block) = limited(bytes, || GruBlock::from_file(path, &device)) {
             if block
                 .layers
                 .iter()

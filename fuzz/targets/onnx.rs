@@ -4,14 +4,15 @@
 
 use burn::tensor::Device;
 use gru_convert::onnx::{Model, ModelInputs, model};
-use gru_fuzz::fuzz_target;
+use gru_fuzz::{fuzz_target, limit::limited};
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(file) = Model::from_bytes(bytes.to_vec()) else {
+    let Ok(file) = limited(bytes, || Model::from_bytes(bytes.to_vec())) else {
         return;
     };
     for gru in file.grus() {
-        let Ok(block) = file.import(gru.name(), &Device::flex()) else {
+        let block = limited(bytes, || file.import(gru.name(), &Device::flex()));
+        let Ok(block) = block else {
             continue;
         };
         let written =

@@ -2,11 +2,11 @@
 #![cfg_attr(fuzzing, no_main)]
 
 use gru_convert::StateDict;
-use gru_fuzz::{file::with_file, fuzz_target, import::import};
+use gru_fuzz::{file::with_file, fuzz_target, import::import, limit::limited};
 
 fuzz_target!(|bytes: &[u8]| {
     with_file(bytes, |path| {
-        if let Ok(dict) = StateDict::from_pytorch(path) {
+        if let Ok(dict) = limited(bytes, || StateDict::from_pytorch(path)) {
             import(&dict);
         }
         let _ = StateDict::from_pytorch_at(path, "model");

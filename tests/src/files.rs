@@ -81,8 +81,7 @@ fn every_format() -> Result<(), String> {
         is_read(dict, prefix).map_err(|e| format!("{file}: {e}"))?;
     }
     for (file, read, key, shape) in [
-        ("pytorch/tar", pytorch, "weight_ih_l0", &[3, 2][..]),
-        ("npz/version-3", npz, "a", &[2, 3]),
+        ("npz/version-3", npz, "a", &[2, 3][..]),
         ("npz/big-endian", npz, "a", &[3]),
     ] {
         let dict = read(seeds(file)).map_err(text)?;
@@ -91,8 +90,7 @@ fn every_format() -> Result<(), String> {
             found => return Err(format!("{file}: expected {shape:?}, got {found:?}")),
         }
     }
-    let tar = pytorch(seeds("pytorch/tar")).map_err(text)?;
-    contains_the_written_values(&tar).map_err(|e| format!("tar: {e}"))
+    Ok(())
 }
 
 /// Arrays that claim more than a file can contain are left out.
@@ -204,7 +202,7 @@ fn broken_npz() -> Result<(), String> {
             "a: expected numbers of type f2, f4, f8, i1 to i8, u1 to u8 or b1, got '|O'",
         ),
         ("record", "got [('x', '<f4'), ('y', '<f4')]"),
-        ("truth", "a.npy: expected booleans, bytes 0 and 1, got 2"),
+        ("truth", "a: expected booleans, bytes 0 and 1, got 2"),
         (
             "text",
             "expected an .npz file of NumPy, got a zip archive with \"README.txt\"",
@@ -233,31 +231,31 @@ fn broken_npz() -> Result<(), String> {
     Ok(())
 }
 
-type Read = fn(&Path) -> Result<(), String>;
+/// The error of a reader.
+type Read = fn(&Path) -> Option<String>;
 
 /// Each reader of a whole file, and what it expects.
 const READERS: [(&str, Read); 6] = [
     ("a PyTorch file (torch.save)", |path| {
-        StateDict::from_pytorch(path).map(drop).map_err(text)
+        error(StateDict::from_pytorch(path))
     }),
     ("a safetensors file", |path| {
-        StateDict::from_safetensors(path).map(drop).map_err(text)
+        error(StateDict::from_safetensors(path))
     }),
     ("an .npz file of NumPy", |path| {
-        StateDict::from_npz(path).map(drop).map_err(text)
+        error(StateDict::from_npz(path))
     }),
-    ("a Keras file (.h5, .weights.h5 or .keras)", |path| {
-        StateDict::from_keras(path).map(drop).map_err(text)
-    }),
-    ("an ONNX model", |path| {
-        onnx::Model::open(path).map(drop).map_err(text)
-    }),
+    (KERAS, |path| error(StateDict::from_keras(path))),
+    ("an ONNX model", |path| error(onnx::Model::open(path))),
     ("a burnpack file (.bpk)", |path| {
-        GruBlock::from_file(path, &Device::flex())
-            .map(drop)
-            .map_err(text)
+        error(GruBlock::from_file(path, &Device::flex()))
     }),
 ];
+const KERAS: &str = "a Keras file (.h5, .weights.h5 or .keras)";
+
+fn error<T, E: std::fmt::Display>(read: Result<T, E>) -> Option<String> {
+    read.err().map(|error| error.to_string())
+}
 
 /// Every reader says what it expected, and what the file is.
 fn wrong_files() -> Result<(), String> {
@@ -311,7 +309,7 @@ fn wrong_files() -> Result<(), String> {
     for (kind, content) in contents {
         fs::write(&path, content).map_err(text)?;
         for (expected, read) in READERS {
-            let got = read(&path).err().unwrap_or_default();
+            let got = read(&path).unwrap_or_default();
             let says = format!("file.bpk: expected {expected}, got {kind}");
             if kind != expected && !got.ends_with(&says) {
                 return Err(format!("expected {says}, got {got:?}"));
@@ -326,7 +324,10 @@ fn no_files() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("folder.bpk")).map_err(text)?;
-    let mut paths = vec![(path("folder.bpk"), "expected a file, got a folder")];
+    let mut paths = vec![
+        (path("folder.bpk"), "expected a file, got a folder"),
+        (path("none.bpk"), "none.bpk: "),
+    ];
     #[cfg(unix)]
     {
         let says = "expected a file, got a pipe, a socket or a device";
@@ -340,7 +341,10 @@ fn no_files() -> Result<(), String> {
     }
     for (path, says) in paths {
         for (_, read) in READERS {
-            fails(read(&path), says).map_err(|e| format!("{}: {e}", path.display()))?;
+            let got = read(&path).unwrap_or_default();
+            if !got.contains(says) {
+                return Err(format!("{}: expected {says}, got {got}", path.display()));
+            }
         }
     }
     Ok(())

@@ -65,13 +65,13 @@ pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertE
     let keys = dict.under(prefix, NAMES)?;
     let bidirectional = keys.iter().any(|(_, name)| name.starts_with("forward."));
     let first = if bidirectional { "forward." } else { "" };
-    let [i, h] = dict.shape(&format!("{prefix}{first}reset_gate.input_transform.weight"))?;
-    let config = GruBlockConfig::new(i, h).with_bidirectional(bidirectional);
-    let names = arrays("", &config).into_iter().map(|(name, ..)| name);
+    let config = |i, h| GruBlockConfig::new(i, h).with_bidirectional(bidirectional);
+    let names = arrays("", &config(1, 1)).into_iter().map(|(name, ..)| name);
     let names: Vec<_> = names.collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     dict.expect_only(prefix, &names, NAMES)?;
-    Ok(config.with_bias(keys.iter().any(|(_, name)| name.ends_with("bias"))))
+    let [i, h] = dict.shape(&format!("{prefix}{first}reset_gate.input_transform.weight"))?;
+    Ok(config(i, h).with_bias(keys.iter().any(|(_, name)| name.ends_with("bias"))))
 }
 
 /// The `Gru` or `BiGru` whose keys start with `prefix`, as a block with `config`. Set `reset_after`, activations and

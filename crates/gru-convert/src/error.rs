@@ -71,7 +71,7 @@ pub enum ConvertError {
         /// The error.
         reason: String,
     },
-    /// The values of a tensor in a model file cannot be read.
+    /// The values of a tensor in a file cannot be read, or no recurrent layer has it.
     #[error("{name}: {reason}")]
     Tensor {
         /// The name of the tensor.

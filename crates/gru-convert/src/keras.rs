@@ -256,12 +256,12 @@ fn layers(
     dict: &StateDict,
     prefix: &str,
 ) -> Result<(Vec<String>, [&'static str; 3]), ConvertError> {
-    let unexpected = |key: &str| {
-        ConvertError::from(GruError::UnexpectedKey {
-            key: key.into(),
-            expected: NAMES,
-        })
+    let unexpected = |key: &str| dict.unexpected(prefix, key, NAMES);
+    let is_array = |name: &str| {
+        let array = name.rsplit('/').next().unwrap_or_default();
+        ARRAYS.iter().any(|names| names.contains(&array))
     };
+    dict.expect_read(prefix, is_array)?;
     // Each prefix has a key, for the error if there are too many.
     let mut layers = BTreeMap::new();
     let mut arrays = None;

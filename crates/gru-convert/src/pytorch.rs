@@ -46,7 +46,7 @@ use crate::{
 };
 use burn::tensor::{Device, TensorData};
 use gru_op::{GruBlock, GruBlockConfig, GruError, Reset};
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 const SYSTEM: System = System {
     name: "PyTorch",
@@ -146,19 +146,26 @@ fn prefix_of<'a>(_: &StateDict, key: &'a str) -> Option<&'a str> {
     (is_path && (is_own || suffix.is_empty())).then_some(prefix)
 }
 
-/// The arrays under `prefix`, with the product `g·v/‖v‖` in place of `g` and `v`.
+/// The arrays under `prefix`, with the product `g·v/‖v‖` in place of `g` and `v`, in float64.
 fn without_weight_norm<'a>(
     dict: &'a StateDict,
     prefix: &str,
 ) -> Result<Cow<'a, StateDict>, ConvertError> {
-    let pair = |name: &str| {
-        if let Some(name) = name.strip_suffix("_v") {
-            return Some((name.to_owned(), format!("{prefix}{name}_g")));
-        }
-        let name = name.strip_prefix("parametrizations.")?;
-        let name = name.strip_suffix(".original1")?;
-        let g = format!("{prefix}parametrizations.{name}.original0");
-        Some((name.to_owned(), g))
+    // The name of a matrix, and of its `g`.
+    let pair = |v: &str| {
+        let (name, g) = match v.strip_prefix("parametrizations.") {
+            Some(name) => {
+                let name = name.strip_suffix(".original1")?;
+                (name, format!("parametrizations.{name}.original0"))
+            }
+            None => (
+                v.strip_suffix("_v")?,
+                format!("{}_g", v.strip_suffix("_v")?),
+            ),
+        };
+        let g = format!("{prefix}{g}");
+        let is_pair = name.starts_with("weight_") && dict.get(&g).is_some();
+        is_pair.then(|| (name.to_owned(), g))
     };
     let mut plain = Cow::Borrowed(dict);
     for (v_key, name) in dict.under(prefix, GRU)? {
@@ -167,22 +174,42 @@ fn without_weight_norm<'a>(
         };
         let [rows, columns] = dict.shape(v_key)?;
         let v = dict.floats(v_key, &[rows, columns])?;
+        if dict.get(&g_key).is_some_and(|g| g.shape()[..] != [rows, 1]) {
+            return Err(ConvertError::Form {
+                expected: "[3H, 1], weight_norm with dim=0; no other dim is read",
+                actual: dict.get(&g_key).map_or(vec![], |g| g.shape().to_vec()),
+                name: g_key,
+            });
+        }
         let g = dict.floats(&g_key, &[rows, 1])?;
         let mut weight: Vec<f64> = v.iter().collect();
         for (row, g) in weight.chunks_exact_mut(columns.max(1)).zip(g.iter::<f64>()) {
             let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
             row.iter_mut().for_each(|x| *x *= g / norm);
         }
-        let weight = TensorData::new(weight, [rows, columns]).convert_dtype(v.dtype());
         let plain = plain.to_mut();
-        plain.tensors.retain(|key, _| key != v_key && *key != g_key);
-        plain.insert(format!("{prefix}{name}"), weight);
+        plain.tensors.remove(v_key);
+        plain.tensors.remove(&g_key);
+        plain.insert(
+            format!("{prefix}{name}"),
+            TensorData::new(weight, [rows, columns]),
+        );
     }
     Ok(plain)
 }
 
 /// The names of a layer's arrays, without the suffix.
 const NAMES: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
+
+/// The layer of an array, or none for a cell, if it is one of [`NAMES`].
+fn layer_of(name: &str) -> Option<Option<usize>> {
+    let suffix = NAMES.iter().find_map(|array| name.strip_prefix(array))?;
+    let Some(layer) = suffix.strip_prefix("_l") else {
+        return suffix.is_empty().then_some(None);
+    };
+    let layer = layer.strip_suffix("_reverse").unwrap_or(layer);
+    layer.parse().ok().map(Some)
+}
 
 /// The content of a module's keys.
 struct Keys {
@@ -195,25 +222,30 @@ struct Keys {
 impl Keys {
     fn read(dict: &StateDict, prefix: &str) -> Result<Self, ConvertError> {
         let keys = dict.under(prefix, GRU)?;
-        let any = |is: &dyn Fn(&str) -> bool| keys.iter().any(|(_, name)| is(name));
-        let has_layer = |k: &usize| any(&|name| name.contains(&format!("_l{k}")));
         let is_cell = NAMES.contains(&keys[0].1);
-        let keys = Self {
-            layers: (!is_cell).then(|| (0..).take_while(has_layer).count()),
-            bidirectional: !is_cell && any(&|name| name.ends_with("_reverse")),
-            bias: any(&|name| name.starts_with("bias_")),
+        let found: BTreeSet<_> = keys
+            .iter()
+            .filter_map(|(_, name)| layer_of(name)?)
+            .collect();
+        let layers = (0..).take_while(|k| found.contains(k)).count();
+        let is_own = |name: &str| match layer_of(name) {
+            Some(None) => is_cell,
+            Some(Some(layer)) => !is_cell && layer < layers,
+            None => false,
         };
-        let suffixes: Vec<_> = (0..keys.entries()).map(|k| keys.suffix(k)).collect();
-        let names = |suffix| NAMES.map(|name| format!("{name}{suffix}"));
-        let names: Vec<String> = suffixes.iter().flat_map(names).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        dict.expect_only(prefix, &names, if is_cell { CELL } else { GRU })?;
-        Ok(keys)
-    }
-
-    /// Layers times directions.
-    fn entries(&self) -> usize {
-        self.layers.unwrap_or(1) * (1 + usize::from(self.bidirectional))
+        if let Some((key, _)) = keys.iter().find(|(_, name)| !is_own(name)) {
+            return Err(dict.unexpected(prefix, key, if is_cell { CELL } else { GRU }));
+        }
+        let is_weight = |name: &str| {
+            let name = name.strip_prefix("parametrizations.").unwrap_or(name);
+            NAMES.iter().any(|own| name.starts_with(own))
+        };
+        dict.expect_read(prefix, is_weight)?;
+        Ok(Self {
+            layers: (!is_cell).then_some(layers),
+            bidirectional: keys.iter().any(|(_, name)| name.ends_with("_reverse")),
+            bias: keys.iter().any(|(_, name)| name.starts_with("bias_")),
+        })
     }
 
     fn config(&self, dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Importers convert the values to the default float type of the device.
 ///
-/// An array of a file with a type that Burn does not have, such as texts, is left out. [`shape`](Self::shape)
-/// and [`tensor`](Self::tensor) return the reason as an error.
+/// An array of a file is left out if Burn does not have its type, such as texts, if it has more than 8 dimensions, or if it
+/// is much larger than the file: all arrays may have 64 MiB and 16 times the file. [`shape`](Self::shape),
+/// [`tensor`](Self::tensor) and the importer of its GRU return the reason as an error. A `.pt` file is different: there, one
+/// tensor of another type makes the whole file an error.
 ///
 /// ```
 /// use burn::tensor::{Device, TensorData};
@@ -108,22 +110,26 @@ impl StateDict {
             .keys()
             .filter_map(|key| Some((key, key.strip_prefix(prefix)?)));
         let keys: Vec<_> = keys.collect();
-        if keys.is_empty() {
-            Err(ConvertError::Prefix {
-                prefix: prefix.into(),
-                actual: self.prefixes(),
-                expected,
-            })
-        } else {
-            Ok(keys)
+        if !keys.is_empty() {
+            return Ok(keys);
         }
+        let mut names = self.recurrent();
+        if names.is_empty() {
+            names.extend(self.keys());
+        }
+        Err(self
+            .why_left_out(prefix)
+            .unwrap_or_else(|| ConvertError::Prefix {
+                prefix: prefix.into(),
+                actual: shown(names.into_iter()),
+                expected,
+            }))
     }
 
-    /// The prefixes of GRUs for an error, or the first names if there are none.
-    fn prefixes(&self) -> String {
-        const SHOWN: usize = 3;
+    /// The prefixes of recurrent layers.
+    fn recurrent(&self) -> BTreeSet<&str> {
         // Names that only recurrent layers have.
-        const MARKS: [&str; 7] = [
+        const MARKS: [&str; 10] = [
             "parametrizations.weight_hh",
             "weight_hh",
             "recurrent_kernel",
@@ -131,23 +137,53 @@ impl StateDict {
             "candidate/kernel",
             "recurrentWeight",
             "weights_iter",
+            "forward.reset_gate.hidden_transform",
+            "reverse.reset_gate.hidden_transform",
+            "reset_gate.hidden_transform",
         ];
         let prefix = |key| {
             MARKS
                 .iter()
                 .find_map(|mark| Some(str::rsplit_once(key, mark)?.0))
         };
-        let mut names: BTreeSet<&str> = self.keys().filter_map(prefix).collect();
-        if names.is_empty() {
-            names.extend(self.keys());
+        self.keys().filter_map(prefix).collect()
+    }
+
+    /// The error for a key that a GRU does not have. If `prefix` is no prefix of a recurrent layer, the error lists those.
+    pub(crate) fn unexpected(
+        &self,
+        prefix: &str,
+        key: &str,
+        expected: &'static str,
+    ) -> ConvertError {
+        let (name, prefixes) = (key.to_owned(), self.recurrent());
+        if prefixes.is_empty() || prefixes.contains(prefix) {
+            return GruError::UnexpectedKey {
+                key: name,
+                expected,
+            }
+            .into();
         }
-        let shown = names.iter().take(SHOWN).map(|name| format!("{name:?}"));
-        let shown = shown.collect::<Vec<_>>().join(", ");
-        match names.len() {
-            0 => "none".into(),
-            1..=SHOWN => shown,
-            count => format!("{shown} and {} more", count - SHOWN),
-        }
+        let prefixes = shown(prefixes.into_iter());
+        let reason = format!(
+            "not expected; {expected}; expected a prefix of a recurrent layer, {prefixes}, got {prefix:?}"
+        );
+        ConvertError::Tensor { name, reason }
+    }
+
+    /// Returns an error if an array of the GRU under `prefix` is left out.
+    pub(crate) fn expect_read(
+        &self,
+        prefix: &str,
+        is_own: impl Fn(&str) -> bool,
+    ) -> Result<(), ConvertError> {
+        let own = |key: &&String| {
+            key.strip_prefix(prefix)
+                .is_some_and(|name| name.ends_with('/') || is_own(name))
+        };
+        let key = self.left_out.keys().find(own);
+        key.and_then(|key| self.why_left_out(key))
+            .map_or(Ok(()), Err)
     }
 
     /// Returns an error if a key under `prefix` is not in `names`, or if there is no key. `expected`
@@ -160,11 +196,8 @@ impl StateDict {
     ) -> Result<(), ConvertError> {
         let keys = self.under(prefix, expected)?;
         match keys.iter().find(|(_, name)| !names.contains(name)) {
-            Some((key, _)) => {
-                let key = (*key).into();
-                Err(GruError::UnexpectedKey { key, expected }.into())
-            }
-            None => Ok(()),
+            Some((key, _)) => Err(self.unexpected(prefix, key, expected)),
+            None => self.expect_read(prefix, |name| names.contains(&name)),
         }
     }
 
@@ -259,5 +292,18 @@ impl StateDict {
         let (bytes, _, dtype) = data.into_parts();
         self.insert(key, TensorData::from_bytes(bytes, shape, dtype));
         Ok(())
+    }
+}
+
+/// The first of these names, for an error.
+pub(crate) fn shown<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 3;
+    let count = names.len();
+    let shown = names.take(SHOWN).map(|name| format!("{name:?}"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match count {
+        0 => "none".into(),
+        1..=SHOWN => shown,
+        count => format!("{shown} and {} more", count - SHOWN),
     }
 }

@@ -110,12 +110,12 @@ impl Attributes {
     /// What a step computes, for each direction.
     ///
     /// # Errors
-    /// If the direction, an activation, a parameter or the clip is not valid, or if there are too many or
-    /// too few of them.
+    /// If the direction, an activation, a parameter or the clip is not valid, or if there are too few of them. As in ONNX
+    /// Runtime, parameters that no activation has are ignored, and a clip of zero is an error.
     pub fn specs(&self) -> Result<Vec<GruSpec>, AttributeError> {
-        let clip = self.clip.filter(|&c| c != 0.0).map(f64::from);
+        let clip = self.clip.map(f64::from);
         if let Some(c) = clip
-            && (c.is_nan() || c < 0.0)
+            && (c.is_nan() || c <= 0.0)
         {
             return Err(error("clip", "a positive number", c));
         }
@@ -158,12 +158,6 @@ impl Attributes {
             let gates = parameters.activation(pair[0])?;
             all.push([gates, gates, parameters.activation(pair[1])?].into());
         }
-        let unused = |attribute, given: &[f32], left: &[f32]| match left {
-            [] => Ok(()),
-            _ => Err(error(attribute, given.len() - left.len(), given.len())),
-        };
-        unused("activation_alpha", &self.activation_alpha, parameters.alpha)?;
-        unused("activation_beta", &self.activation_beta, parameters.beta)?;
         Ok(all)
     }
 

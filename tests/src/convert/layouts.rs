@@ -1,6 +1,7 @@
 //! The order of gates, directions and names of each system.
 
 use super::*;
+use burn::tensor::DType;
 
 pub fn trials() -> impl Iterator<Item = Trial> {
     let checks: [(&str, Check); 9] = [
@@ -184,6 +185,16 @@ fn weight_norm() -> Result<(), String> {
         let config = pytorch::config(&dict, "a.").map_err(text)?;
         let read = pytorch::import(&dict, "a.", &config, &device()).map_err(text)?;
         alike(of_g, &read, &gru)?;
+        // The product is not rounded to the type of the file.
+        let in_type = |dtype| {
+            let mut rounded = StateDict::new();
+            for key in dict.keys() {
+                let data = dict.get(key).expect(key).clone();
+                rounded.insert(key, data.convert_dtype(DType::BF16).convert_dtype(dtype));
+            }
+            pytorch::import(&rounded, "a.", &config, &device()).map_err(text)
+        };
+        alike(of_v, &in_type(DType::BF16)?, &in_type(DType::F64)?)?;
     }
     Ok(())
 }

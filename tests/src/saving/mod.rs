@@ -9,7 +9,7 @@ use super::{
 };
 use burn::{
     module::{Module, list_param_ids},
-    tensor::{DType, Device},
+    tensor::{DType, Device, Tensor},
 };
 use gru_op::{
     Activation, Activations, Checkpointing, GruBlock, GruBlockConfig, GruFileError, Reset, Update,
@@ -34,6 +34,7 @@ const TESTS: &[(&str, Test)] = &[
     ("failed-save", failed_save),
     ("later-version", later_version),
     ("garbled", garbled),
+    ("other-writers", other_writers),
     ("half", half),
 ];
 
@@ -297,6 +298,60 @@ fn garbled(path: &Path) -> Result<(), String> {
         Err(GruFileError::File { .. }) => Ok(()),
         other => Err(format!("expected an error of the file, got {other:?}")),
     }
+}
+
+/// Parameters may start anywhere in a file. Ones that share bytes, or have different types, are an error.
+fn other_writers(path: &Path) -> Result<(), String> {
+    let device = Device::flex();
+    let file = path.with_extension("bpk");
+    let read = |layers: usize, h: u32, [w_ih, w_hh]: [(&str, u32); 2]| {
+        fs::write(&file, pack(layers, h, [w_ih, w_hh])).map_err(text)?;
+        GruBlock::from_file(&file, &device).map_err(|error| error.to_string())
+    };
+    let block = read(1, 2, [("F32", 1), ("F32", 3)])?;
+    block.step(Tensor::zeros([1, 2], &device), None);
+    block.prepare(gru_op::Precision::Full);
+    let types = read(1, 2, [("F32", 0), ("F64", 0)]);
+    fails(
+        types,
+        "layers.0.w_ih: expected F64, the type of layers.0.w_hh, got F32",
+    )?;
+    fails(read(60, 256, [("F32", 0); 2]), "but its arrays claim")
+}
+
+/// A burnpack of layers without bias, with the type and the first byte of their weights.
+fn pack(layers: usize, h: u32, weights: [(&str, u32); 2]) -> Vec<u8> {
+    let text = |text: &str| [&[0x78, text.len() as u8], text.as_bytes()].concat();
+    let number = |number: u32| [&[0x1a][..], &number.to_be_bytes()].concat();
+    let mut metadata = [&[0xa2][..], &text("tensors"), &[0xb9, 0, 2 * layers as u8]].concat();
+    for k in 0..layers {
+        for (name, (dtype, start)) in ["w_ih", "w_hh"].into_iter().zip(weights) {
+            let bytes = h * 3 * h * if dtype == "F64" { 8 } else { 4 };
+            let place = [number(start), number(start + bytes)].concat();
+            metadata.extend([&text(&format!("layers.{k}.{name}"))[..], &[0xa3]].concat());
+            metadata.extend([text("dtype"), text(dtype), text("shape")].concat());
+            metadata.extend([&[0x82][..], &number(h), &number(3 * h)].concat());
+            metadata.extend([&text("data_offsets")[..], &[0x82], &place].concat());
+        }
+    }
+    let json =
+        format!("{{\"d_input\":{h},\"d_hidden\":{h},\"num_layers\":{layers},\"bias\":false}}");
+    metadata.extend(
+        [
+            &text("metadata")[..],
+            &[0xa1],
+            &text("gru-op.config"),
+            &text(&json),
+        ]
+        .concat(),
+    );
+    let size = (metadata.len() as u32).to_le_bytes();
+    let mut file = [&b"NRUB\x01\0"[..], &size, &metadata].concat();
+    file.resize(
+        file.len().next_multiple_of(256) + 8 + (8 * h * 3 * h) as usize,
+        0,
+    );
+    file
 }
 
 /// A block in float16, on a device that has it, and on one that does not.

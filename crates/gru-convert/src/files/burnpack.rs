@@ -1,6 +1,6 @@
 //! Burn's `.bpk` files.
 
-use super::{failed, torch::checked};
+use super::{checked, failed};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Bytes, TensorData};
 use burn_store::{bridge, burn_pack::Reader};
@@ -24,14 +24,16 @@ impl StateDict {
         for tensor in tensors {
             let name = tensor.name.clone();
             // Arrays may share bytes of the file.
-            if let Err(reason) = limit.claim_array(tensor.shape.len(), tensor.byte_len() as u64) {
-                dict.insert_read(&name, Err(reason));
-                continue;
-            }
-            let data = bridge::into_data(tensor).map_err(|e| failed(&format!("{name}: {e}")))?;
-            let (bytes, shape, dtype) = data.into_parts();
-            let data = TensorData::from_bytes(files::aligned(bytes, dtype), shape, dtype);
-            dict.insert(&name, checked(path, &name, data)?);
+            let data = match limit.claim_array(tensor.shape.len(), tensor.byte_len() as u64) {
+                Ok(()) => {
+                    let data = bridge::into_data(tensor).map_err(|e| failed(&e))?;
+                    let (bytes, shape, dtype) = data.into_parts();
+                    let bytes = files::aligned(bytes, dtype);
+                    checked(TensorData::from_bytes(bytes, shape, dtype))
+                }
+                Err(reason) => Err(reason),
+            };
+            dict.insert_read(&name, data);
         }
         Ok(dict)
     }

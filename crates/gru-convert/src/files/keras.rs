@@ -27,6 +27,8 @@ const ZIP: &[u8] = b"PK";
 const STACK: usize = 256 << 20;
 /// The advice for a group that cannot be read.
 const LINKS: &str = "a file from model.save_weights has no links";
+/// The advice for an array that cannot be read.
+const COMPRESSION: &str = "arrays without compression can be read";
 /// How many bytes each read counts at least.
 const READ: u64 = 256;
 
@@ -54,12 +56,13 @@ impl StateDict {
     /// # Errors
     /// As [`from_keras`](Self::from_keras).
     pub fn from_keras_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ConvertError> {
+        let mut limit = Limit::new(bytes.len() as u64);
         let bytes = if bytes.starts_with(ZIP) {
-            inside(&bytes)
+            inside(&bytes, &mut limit)
         } else {
             Ok(bytes)
         };
-        let dict = bytes.and_then(|bytes| on_large_stack(|| read(bytes)));
+        let dict = bytes.and_then(|bytes| on_large_stack(|| read(bytes, limit)));
         dict.map_err(|reason| failed(name.into(), reason))
     }
 }
@@ -81,13 +84,13 @@ fn on_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 }
 
 /// The weights in a `.keras` file.
-fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
+fn inside(bytes: &[u8], limit: &mut Limit) -> Result<Vec<u8>, String> {
     let of = |reason: &dyn std::fmt::Display| format!("{WEIGHTS}: {reason}");
     let other = |error: ZipError| files::mismatch(KERAS, &mut Cursor::new(bytes), error);
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(other)?;
     let entry = archive.by_name(WEIGHTS).map_err(other)?;
     let size = entry.size();
-    Limit::new(bytes.len() as u64).claim(size)?;
+    limit.claim(size)?;
     let mut weights = Vec::new();
     let mut entry = entry.take(size.saturating_add(1));
     entry.read_to_end(&mut weights).map_err(|e| of(&e))?;
@@ -98,18 +101,16 @@ fn inside(bytes: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-fn read(bytes: Vec<u8>) -> Result<StateDict, String> {
+fn read(bytes: Vec<u8>, limit: Limit) -> Result<StateDict, String> {
     let start = bytes[..bytes.len().min(512)].to_vec();
-    let mut traversal = Traversal {
-        limit: Limit::new(bytes.len() as u64),
-        dict: StateDict::new(),
-    };
     let source = Limited {
-        left: AtomicU64::new(traversal.limit.largest()),
+        left: AtomicU64::new(limit.largest()),
         bytes,
     };
     let file = File::from_source(source)
         .map_err(|e| files::mismatch(KERAS, &mut Cursor::new(start), e))?;
+    let dict = StateDict::new();
+    let mut traversal = Traversal { limit, dict };
     traversal.group(&file.root(), "", 0)?;
     Ok(traversal.dict)
 }
@@ -129,15 +130,10 @@ impl Source for Limited {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
         let size = buffer.len() as u64;
         let left = |left: u64| left.checked_sub(size.max(READ));
-        if self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
-            .is_err()
-        {
-            let largest = Limit::new(self.len()).largest();
-            let reason =
-                format!("groups contain each other: reading takes more than {largest} bytes");
-            return Err(FormatError::Source(reason));
+        let order = Ordering::Relaxed;
+        if self.left.fetch_update(order, order, left).is_err() {
+            let reason = "groups contain each other, so reading takes too long";
+            return Err(FormatError::Source(reason.into()));
         }
         let part = usize::try_from(offset)
             .ok()
@@ -151,33 +147,10 @@ impl Source for Limited {
     }
 }
 
-/// Why an array or a group cannot be read.
-enum Unread {
-    /// It has something that this crate does not read.
-    LeftOut(String),
-    /// The file is damaged.
-    Damaged(String),
-}
-
-impl From<String> for Unread {
-    fn from(reason: String) -> Self {
-        Self::LeftOut(reason)
-    }
-}
-
-impl From<Error> for Unread {
-    fn from(error: Error) -> Self {
-        let reason = error.to_string();
-        match error {
-            Error::Format(FormatError::UnexpectedEof { .. } | FormatError::Source(_)) => {
-                Self::Damaged(reason)
-            }
-            Error::Format(FormatError::UnsupportedFilter(_)) => {
-                Self::LeftOut(format!("{reason}; write it without compression"))
-            }
-            _ => Self::LeftOut(reason),
-        }
-    }
+/// Whether an error is not the one of an array or a group, but of the file.
+fn is_damage(error: &Error) -> bool {
+    use FormatError::{Source, UnexpectedEof};
+    matches!(error, Error::Format(UnexpectedEof { .. } | Source(_)))
 }
 
 /// The state of the traversal.
@@ -191,27 +164,24 @@ impl Traversal {
         if depth > DEPTH {
             return Err(format!("expected groups {DEPTH} deep at most, got {path}"));
         }
-        let members = group
-            .iter_datasets()
-            .and_then(|d| Ok((d, group.iter_groups()?)));
-        let (datasets, groups) = match members.map_err(Unread::from) {
+        let datasets = group.iter_datasets();
+        let members = datasets.and_then(|datasets| Ok((datasets, group.iter_groups()?)));
+        let (datasets, groups) = match members {
             Ok(members) => members,
+            Err(error) if depth == 0 || is_damage(&error) => return Err(text(error)),
             // A link that the reader does not know makes a group unreadable, but not the others.
-            Err(Unread::LeftOut(reason)) if depth > 0 => {
-                let reason = format!("its group cannot be read, {reason}; {LINKS}");
+            Err(error) => {
+                let reason = format!("its group cannot be read, {error}; {LINKS}");
                 self.dict.insert_read(path, Err(reason));
                 return Ok(());
-            }
-            Err(Unread::LeftOut(reason) | Unread::Damaged(reason)) => {
-                return Err(format!("{path}: {reason}"));
             }
         };
         for (name, dataset) in datasets {
             let name = self.name(path, &name)?;
             let array = match self.array(&dataset) {
-                Ok(array) => Ok(array),
-                Err(Unread::LeftOut(reason)) => Err(reason),
-                Err(Unread::Damaged(reason)) => return Err(format!("{name}: {reason}")),
+                Err(error) if is_damage(&error) => return Err(format!("{name}: {error}")),
+                Err(error) => Err(format!("{error}; {COMPRESSION}")),
+                Ok(array) => array,
             };
             self.dict.insert_read(&name, array);
         }
@@ -228,15 +198,19 @@ impl Traversal {
         Ok(format!("{path}{name}"))
     }
 
-    /// The values of a dataset.
-    fn array(&mut self, dataset: &Dataset) -> Result<TensorData, Unread> {
+    /// The values of a dataset. The inner error is an array that is left out.
+    fn array(&mut self, dataset: &Dataset) -> Result<Result<TensorData, String>, Error> {
         let sizes = dataset.shape()?;
         let element = dataset.element_size()?;
         let bytes = sizes.iter().try_fold(element, |n, &m| n.checked_mul(m));
-        let bytes = bytes.ok_or_else(|| format!("no memory holds shape {sizes:?}"))?;
-        self.limit.claim_array(sizes.len(), bytes)?;
-        let sizes: Result<Vec<usize>, _> = sizes.into_iter().map(usize::try_from).collect();
-        let shape = sizes.map_err(text)?;
+        let claimed = match bytes {
+            Some(bytes) => self.limit.claim_array(sizes.len(), bytes),
+            None => Err(format!("no memory holds shape {sizes:?}")),
+        };
+        if let Err(reason) = claimed {
+            return Ok(Err(reason));
+        }
+        let shape = sizes.into_iter().map(|size| size as usize).collect();
         match dataset.dtype()? {
             DType::F32 => data(shape, dataset.read_f32()),
             DType::F64 => data(shape, dataset.read_f64()),
@@ -256,8 +230,7 @@ impl Traversal {
             DType::Other(kind) => {
                 let Some(order) = half(&kind) else {
                     let reason = format!("expected numbers of a usual type, got {kind:?}");
-                    self.limit.claim(reason.len() as u64)?;
-                    return Err(reason.into());
+                    return Ok(Err(reason));
                 };
                 let bytes = dataset.read_raw()?;
                 let number = |pair: &[u8]| match order {
@@ -266,7 +239,7 @@ impl Traversal {
                 };
                 data(shape, Ok(bytes.chunks_exact(2).map(number).collect()))
             }
-            _ => Err(String::from("expected numbers, got another type").into()),
+            _ => Ok(Err("expected numbers, got another type".into())),
         }
     }
 }
@@ -293,7 +266,7 @@ fn half(kind: &Datatype) -> Option<DatatypeByteOrder> {
 }
 
 /// Whether numbers are bfloat16, for which HDF5 has no type. Keras names it in an attribute.
-fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, Unread> {
+fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, Error> {
     if !matches!(kind, Datatype::Opaque { size: 2, .. }) {
         return Ok(false);
     }
@@ -305,14 +278,14 @@ fn is_bfloat16(kind: &Datatype, dataset: &Dataset) -> Result<bool, Unread> {
 fn data<E: Element>(
     shape: Vec<usize>,
     numbers: Result<Vec<E>, hdf5_pure::Error>,
-) -> Result<TensorData, Unread> {
+) -> Result<Result<TensorData, String>, Error> {
     let numbers = numbers?;
     // Values that the file does not store cannot be weights.
-    if shape.iter().product::<usize>() == numbers.len() {
+    Ok(if shape.iter().product::<usize>() == numbers.len() {
         Ok(TensorData::new(numbers, shape))
     } else {
-        Err(format!("shape {shape:?}, but {} numbers", numbers.len()).into())
-    }
+        Err(format!("shape {shape:?}, but {} numbers", numbers.len()))
+    })
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod torch;
 
 #[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
 use crate::error::ConvertError;
+#[cfg(any(feature = "store", feature = "npz"))]
+use burn::tensor::{DType, TensorData};
 
 /// A file that could not be read or written.
 #[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
@@ -28,11 +30,12 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Returns an error if a byte of booleans is not 0 or 1.
+/// Values of a file. Bytes of booleans are 0 or 1.
 #[cfg(any(feature = "store", feature = "npz"))]
-fn expect_bools(bytes: &[u8]) -> Result<(), String> {
-    match bytes.iter().find(|&&byte| byte > 1) {
-        None => Ok(()),
+fn checked(data: TensorData) -> Result<TensorData, String> {
+    let is_bool = matches!(data.dtype(), DType::Bool(_));
+    match data.as_bytes().iter().find(|&&byte| is_bool && byte > 1) {
+        None => Ok(data),
         Some(byte) => Err(format!("expected booleans, bytes 0 and 1, got {byte}")),
     }
 }

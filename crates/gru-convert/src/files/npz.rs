@@ -2,7 +2,7 @@
 //!
 //! Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
-use super::{failed, in_row_major_order, text};
+use super::{checked, failed, in_row_major_order, text};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{BoolStore, DType, TensorData};
 use gru_op::files::{self, Limit, NPZ};
@@ -117,9 +117,6 @@ fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, S
     if is_big_endian != cfg!(target_endian = "big") {
         data.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
-    if let DType::Bool(_) = dtype {
-        super::expect_bools(&data)?;
-    }
     if header.layout.is_fortran() && shape.len() > 1 {
         let mut next = 1;
         let strides = shape.iter().map(|size| {
@@ -129,7 +126,7 @@ fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, S
         });
         data = in_row_major_order(&data, width, &shape, &strides.collect::<Vec<_>>());
     }
-    Ok(Ok(TensorData::from_bytes_vec(data, shape, dtype)))
+    Ok(checked(TensorData::from_bytes_vec(data, shape, dtype)))
 }
 
 /// Reads everything before the values, if it is short enough.

@@ -1,6 +1,6 @@
 //! The format safetensors.
 
-use super::failed;
+use super::{checked, failed};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{BoolStore, Bytes, DType, TensorData};
 use burn_store::burn_pack::AtomicFile;
@@ -87,11 +87,8 @@ fn read(bytes: &Bytes) -> Result<StateDict, String> {
                 let start = tensor.data().as_ptr().addr() - bytes.as_ptr().addr();
                 let part = bytes.view(start, start + tensor.data().len());
                 let part = part.map_err(|e| format!("{name}: {e:?}"))?;
-                if let DType::Bool(_) = dtype {
-                    super::expect_bools(&part).map_err(|e| format!("{name}: {e}"))?;
-                }
                 let part = files::aligned(part, dtype);
-                Ok(TensorData::from_bytes(part, tensor.shape(), dtype))
+                checked(TensorData::from_bytes(part, tensor.shape(), dtype))
             }
         };
         dict.insert_read(name, array);

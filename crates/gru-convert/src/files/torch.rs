@@ -2,16 +2,11 @@
 
 mod scan;
 
-use super::text;
+use super::{checked, text};
 use crate::{error::ConvertError, state_dict::StateDict};
-use burn::tensor::{DType, TensorData};
 use burn_store::{ModuleStore, PytorchStore, PytorchStoreError, bridge, pytorch::PytorchError};
 use gru_op::files::{self, Limit, PYTORCH};
-use std::{
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::Path,
-};
+use std::{fs::File, io::Read, path::Path};
 use zip::{CompressionMethod, ZipArchive};
 
 /// The advice for a file with an object that the reader does not know.
@@ -30,8 +25,8 @@ impl StateDict {
     /// torch.save(part, "part.pt")
     /// ```
     ///
-    /// Memory is limited by the size of the file, and time is not: a file that an attacker made can take minutes. Its
-    /// tensors may read the same megabytes thousands of times.
+    /// Time and memory are limited by the size of the file, with one exception: a file that an attacker made may have the
+    /// same object in thousands of places, and the reader copies it.
     pub fn from_pytorch(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         Self::from_store(pytorch(path.as_ref()), path.as_ref())
     }
@@ -66,12 +61,11 @@ impl StateDict {
         let mut dict = Self::new();
         for (name, tensor) in tensors {
             let bytes = tensor.byte_len() as u64;
-            if let Err(reason) = limit.claim_array(tensor.shape.len(), bytes) {
-                dict.insert_read(name, Err(reason));
-                continue;
-            }
-            let data = bridge::to_data(tensor).map_err(|e| failed(path, e))?;
-            dict.insert(name, checked(path, name, data)?);
+            let data = match limit.claim_array(tensor.shape.len(), bytes) {
+                Ok(()) => checked(bridge::to_data(tensor).map_err(|e| failed(path, e))?),
+                Err(reason) => Err(reason),
+            };
+            dict.insert_read(name, data);
         }
         Ok(dict)
     }
@@ -84,15 +78,14 @@ fn pytorch(path: &Path) -> PytorchStore {
 
 /// Returns an error for a file that may be much larger in memory than on disk: `torch.save` compresses nothing.
 fn expect_plain(mut file: &File, limit: &Limit) -> Result<(), String> {
-    let mut start = [0; 512];
-    let read = file.read(&mut start).map_err(text)?;
-    if start[257..262] == *b"ustar" {
-        return expect_plain_tar(file, limit.held());
+    let mut start = Vec::new();
+    file.take(512).read_to_end(&mut start).map_err(text)?;
+    if start.get(257..262) == Some(b"ustar") {
+        return Err("expected a file of PyTorch 0.1.10 or later, got a tar archive".into());
     }
     if !start.starts_with(b"PK") {
-        let mut rest = start[..read].to_vec();
-        file.read_to_end(&mut rest).map_err(text)?;
-        return scan::check(&rest, limit.clone());
+        file.read_to_end(&mut start).map_err(text)?;
+        return scan::check(&start, limit);
     }
     // The reader explains the error.
     let Ok(mut archive) = ZipArchive::new(file) else {
@@ -117,50 +110,10 @@ fn expect_plain(mut file: &File, limit: &Limit) -> Result<(), String> {
         if name.ends_with("data.pkl") {
             let mut pickle = Vec::new();
             entry.read_to_end(&mut pickle).map_err(text)?;
-            scan::check(&pickle, limit.clone())?;
+            scan::check(&pickle, limit)?;
         }
     }
     Ok(())
-}
-
-/// Returns an error for a tar archive, which PyTorch wrote before 0.1.10, with other entries than files and folders. A
-/// sparse entry is as large as it claims, and another entry may change the size of the next one.
-fn expect_plain_tar(mut file: &File, held: u64) -> Result<(), String> {
-    const BLOCK: u64 = 512;
-    let mut header = [0; BLOCK as usize];
-    let mut at = 0;
-    while at + BLOCK <= held {
-        let read = file.seek(SeekFrom::Start(at));
-        read.and_then(|_| file.read_exact(&mut header))
-            .map_err(text)?;
-        at += BLOCK;
-        // Zeros fill the archive.
-        if header == [0; BLOCK as usize] {
-            continue;
-        }
-        let size = str::from_utf8(&header[124..136]).unwrap_or_default();
-        let size = u64::from_str_radix(size.trim_matches(['\0', ' ']), 8);
-        let (Ok(size), 0 | b'0' | b'5') = (size, header[156]) else {
-            return Err(format!(
-                "expected a tar archive of files, got another entry before byte {at}"
-            ));
-        };
-        at += size.next_multiple_of(BLOCK);
-    }
-    Ok(())
-}
-
-/// Returns an error for booleans that are not 0 or 1.
-pub(super) fn checked(
-    path: &Path,
-    name: &str,
-    data: TensorData,
-) -> Result<TensorData, ConvertError> {
-    if let DType::Bool(_) = data.dtype() {
-        let checked = super::expect_bools(data.as_bytes());
-        checked.map_err(|reason| failed(path, format!("{name}: {reason}")))?;
-    }
-    Ok(data)
 }
 
 fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {

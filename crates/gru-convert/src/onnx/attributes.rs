@@ -5,7 +5,7 @@ use super::{
     proto::{self, kind},
 };
 use crate::error::ConvertError;
-use prost::{Message, bytes::Bytes};
+use prost::bytes::Bytes;
 
 /// The attributes of a GRU, each with the type that the operator defines.
 pub(super) fn attributes(node: &str, list: &[Bytes]) -> Result<Attributes, ConvertError> {
@@ -14,8 +14,7 @@ pub(super) fn attributes(node: &str, list: &[Bytes]) -> Result<Attributes, Conve
     };
     let mut attributes = Attributes::default();
     for bytes in list {
-        let attribute =
-            proto::Attribute::decode(bytes.clone()).map_err(|e| broken(e.to_string()))?;
+        let attribute: proto::Attribute = proto::decode(bytes).map_err(broken)?;
         let (name, found) = (attribute.name().to_owned(), attribute.r#type());
         let expected = match name.as_str() {
             "activations" => kind::STRINGS,

@@ -170,7 +170,7 @@ fn node(
     prefix: &str,
 ) -> Result<(StateDict, Attributes), ConvertError> {
     let first = &layers[0];
-    // The attribute is a float32, and zero means that there is no bound.
+    // The attribute is a float32, which may be zero for a small bound.
     let clip = first.spec.clip_gates.map(|clip| clip as f32);
     if clip == Some(0.0) {
         return Err(SYSTEM.lacks(format!(

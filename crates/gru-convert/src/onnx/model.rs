@@ -1,11 +1,14 @@
 //! The GRUs of a `.onnx` file.
 
 use super::{Attributes, attributes::attributes, config, import, proto, tensor};
-use crate::{error::ConvertError, state_dict::StateDict};
+use crate::{
+    error::ConvertError,
+    state_dict::{StateDict, shown},
+};
 use burn::tensor::{DType, Device, TensorData};
 use gru_op::{
     GruBlock, GruBlockConfig, GruError,
-    files::{self, ONNX},
+    files::{self, Limit, ONNX},
 };
 use prost::{Message, bytes::Bytes};
 use std::{
@@ -20,6 +23,16 @@ const NO_CONSTANT: &str = "expected an initializer or a Constant node, got neith
 /// The maximum size of a protocol-buffer file.
 const MAX_FILE: u64 = 1 << 31;
 
+/// The numbers of fields: the graph of a model, and nodes and tensors of a graph.
+const GRAPH: u32 = 7;
+const NODE: u32 = 1;
+const INITIALIZER: u32 = 5;
+/// The bytes that an entry of a graph needs.
+const ENTRY: u64 = 512;
+
+/// The maximum number of `Cast` and `Identity` nodes one after the other.
+const CHAIN: usize = 16;
+
 /// A `.onnx` file: the GRU nodes of its main graph, and its constants by name.
 ///
 /// ```no_run
@@ -33,9 +46,13 @@ const MAX_FILE: u64 = 1 << 31;
 /// let gru = model.import("GRU_14", &device)?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Model {
     grus: Vec<Node>,
+    /// The GRU of each name, if there is only one.
+    names: BTreeMap<String, Option<usize>>,
+    /// The GRU of each output.
+    outputs: BTreeMap<String, usize>,
     constants: BTreeMap<String, Constant>,
     /// The path of the file, next to which are tensors outside of it.
     path: Option<PathBuf>,
@@ -48,6 +65,8 @@ enum Constant {
     Tensor(Bytes),
     /// Another constant, converted by a `Cast` node, or unchanged by an `Identity` node.
     Same(String, Option<DType>),
+    /// Two constants have this name.
+    Ambiguous,
 }
 
 /// A `GRU` node.
@@ -100,7 +119,7 @@ impl Node {
 /// An attribute of a node.
 fn attribute(node: &proto::Node, name: &str) -> Option<proto::Attribute> {
     let all = node.attribute.iter();
-    let mut all = all.filter_map(|bytes| proto::Attribute::decode(bytes.clone()).ok());
+    let mut all = all.filter_map(|bytes| proto::decode::<proto::Attribute>(bytes).ok());
     all.find(|attribute| attribute.name() == name)
 }
 
@@ -143,48 +162,75 @@ impl Model {
             reason: files::mismatch(ONNX, &mut Cursor::new(&bytes), reason),
         };
         let broken = |error: prost::DecodeError| no_model(error.to_string());
-        let graph = proto::Model::decode(bytes.clone()).map_err(broken)?.graph;
+        let is_graph =
+            |field: &Result<(u32, Bytes), _>| !matches!(field, Ok((number, _)) if *number != GRAPH);
+        let graph = proto::fields(bytes.clone()).filter(is_graph).last();
         let graph = graph.ok_or_else(|| no_model("it has no graph".into()))?;
-        let mut constants = BTreeMap::new();
-        for tensor in graph.initializer {
-            let name = proto::TensorName::decode(tensor.clone()).map_err(broken)?;
-            constants.insert(name.name.unwrap_or_default(), Constant::Tensor(tensor));
-        }
-        let mut grus = Vec::new();
-        for node in graph.node {
-            let kind = proto::NodeKind::decode(node.clone()).map_err(broken)?;
-            if !matches!(kind.domain.as_deref(), None | Some("" | "ai.onnx")) {
-                continue;
-            }
-            let read = || proto::Node::decode(node).map_err(broken);
-            match kind.op_type.as_deref() {
-                Some("GRU") => grus.push(Node::read(read()?)?),
-                Some("Constant") => {
-                    let node = read()?;
-                    let tensor = attribute(&node, "value").and_then(|value| value.t);
-                    if let (Some(tensor), [name]) = (tensor, &node.output[..]) {
-                        constants.insert(name.clone(), Constant::Tensor(tensor));
-                    }
-                }
-                Some(kind @ ("Identity" | "Cast")) => {
-                    let node = read()?;
-                    let to = attribute(&node, "to").and_then(|to| {
-                        let (dtype, _) = tensor::float(to.i().try_into().ok()?)?;
-                        Some(dtype)
-                    });
-                    let known = kind == "Identity" || to.is_some();
-                    if let ([from], [name], true) = (&node.input[..], &node.output[..], known) {
-                        constants.insert(name.clone(), Constant::Same(from.clone(), to));
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(Self {
-            grus,
-            constants,
+        let (_, graph) = graph.map_err(broken)?;
+        let mut model = Self {
             path,
-        })
+            ..Self::default()
+        };
+        let mut limit = Limit::new(bytes.len() as u64);
+        for field in proto::fields(graph) {
+            let (number, content) = field.map_err(broken)?;
+            limit.claim(ENTRY).map_err(no_model)?;
+            if number == INITIALIZER {
+                let name = proto::TensorName::decode(content.clone())
+                    .map_err(broken)?
+                    .name;
+                model.add(name.unwrap_or_default(), Constant::Tensor(content));
+            } else if number == NODE {
+                let kind = proto::NodeKind::decode(content.clone()).map_err(broken)?;
+                if matches!(kind.domain.as_deref(), None | Some("" | "ai.onnx")) {
+                    model.add_node(kind.op_type.as_deref(), &content)?;
+                }
+            }
+        }
+        Ok(model)
+    }
+
+    fn add_node(&mut self, kind: Option<&str>, bytes: &Bytes) -> Result<(), ConvertError> {
+        let Some(kind @ ("GRU" | "Constant" | "Identity" | "Cast")) = kind else {
+            return Ok(());
+        };
+        let node: proto::Node = proto::decode(bytes).map_err(|reason| ConvertError::Model {
+            reason: format!("{kind}: {reason}"),
+        })?;
+        match (kind, &node.output[..]) {
+            ("GRU", _) => {
+                let (gru, place) = (Node::read(node)?, self.grus.len());
+                let named = self.names.entry(gru.name.clone());
+                named.and_modify(|gru| *gru = None).or_insert(Some(place));
+                for output in gru.outputs.iter().filter(|name| !name.is_empty()) {
+                    self.outputs.entry(output.clone()).or_insert(place);
+                }
+                self.grus.push(gru);
+            }
+            ("Constant", [name]) => {
+                if let Some(tensor) = attribute(&node, "value").and_then(|value| value.t) {
+                    self.add(name.clone(), Constant::Tensor(tensor));
+                }
+            }
+            (_, [name]) => {
+                let to = attribute(&node, "to").and_then(|to| {
+                    let (dtype, _) = tensor::float(to.i().try_into().ok()?)?;
+                    Some(dtype)
+                });
+                if let ([from], true) = (&node.input[..], kind == "Identity" || to.is_some()) {
+                    self.add(name.clone(), Constant::Same(from.clone(), to));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: String, constant: Constant) {
+        let entry = self.constants.entry(name);
+        entry
+            .and_modify(|constant| *constant = Constant::Ambiguous)
+            .or_insert(constant);
     }
 
     /// The GRU nodes of the main graph, in order. Loop bodies, branches and functions are not searched.
@@ -197,23 +243,16 @@ impl Model {
     /// # Errors
     /// If there is no such GRU, or more than one.
     pub fn gru(&self, name: &str) -> Result<&Node, ConvertError> {
-        let mut named = self.grus.iter().filter(|gru| gru.name == name);
-        let by_output = || {
-            let has = |gru: &&Node| !name.is_empty() && gru.outputs.iter().any(|o| o == name);
-            self.grus.iter().find(has)
-        };
-        match (named.next(), named.next()) {
-            (Some(gru), None) => Ok(gru),
-            _ => by_output().ok_or_else(|| {
-                let names: Vec<&str> = self.grus.iter().map(Node::name).collect();
-                ConvertError::Model {
-                    reason: format!(
-                        "expected the name of one GRU, or of its output, got {name:?}; there are \
-                         {names:?}"
-                    ),
-                }
-            }),
-        }
+        let named = self.names.get(name).copied().flatten();
+        let found = named.or_else(|| self.outputs.get(name).copied());
+        found.map(|gru| &self.grus[gru]).ok_or_else(|| {
+            let names = shown(self.grus.iter().map(Node::name));
+            ConvertError::Model {
+                reason: format!(
+                    "expected the name of one GRU, or of its output, got {name:?}; there are {names}"
+                ),
+            }
+        })
     }
 
     /// The values of a constant: an initializer, a `Constant` node, or an `Identity` of one, or a `Cast` of
@@ -224,16 +263,15 @@ impl Model {
     /// does not match its shape, or if it is in another file that cannot be read or is outside of the
     /// model's folder.
     pub fn constant(&self, name: &str) -> Result<TensorData, ConvertError> {
+        let broken = |reason: String| ConvertError::Tensor {
+            name: name.to_owned(),
+            reason,
+        };
         let (mut at, mut casts) = (name, Vec::new());
-        // At most one step per constant, so a cycle ends.
-        for _ in 0..=self.constants.len() {
+        for _ in 0..=CHAIN {
             match self.constants.get(at) {
                 Some(Constant::Tensor(bytes)) => {
-                    let decoded = proto::Tensor::decode(bytes.clone());
-                    let tensor = decoded.map_err(|error| ConvertError::Tensor {
-                        name: name.to_owned(),
-                        reason: error.to_string(),
-                    })?;
+                    let tensor = proto::decode(bytes).map_err(broken)?;
                     let data = tensor::read(name, &tensor, self.path.as_deref())?;
                     return Ok(casts
                         .into_iter()
@@ -244,13 +282,15 @@ impl Model {
                     at = other;
                     casts.extend(*cast);
                 }
-                None => break,
+                Some(Constant::Ambiguous) => {
+                    return Err(broken("expected one constant of this name, got two".into()));
+                }
+                None => return Err(broken(NO_CONSTANT.into())),
             }
         }
-        Err(ConvertError::Tensor {
-            name: name.to_owned(),
-            reason: NO_CONSTANT.into(),
-        })
+        Err(broken(format!(
+            "expected at most {CHAIN} Cast and Identity nodes before it"
+        )))
     }
 
     /// `W`, `R` and the optional `B` of a GRU.

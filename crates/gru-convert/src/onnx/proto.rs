@@ -1,10 +1,56 @@
 //! The messages of an ONNX file, as far as a GRU needs them. The field numbers are from
 //! [`onnx.proto`](https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
 //!
-//! Entries of long lists (nodes, tensors, attributes) remain bytes, slices of the file, until they are
-//! used. So a list of millions of empty messages, two bytes each, needs only memory for the slices.
+//! An empty entry of a list is two bytes of a file, and 24 or 32 bytes of a `Vec`. So the lists of a graph are read with
+//! [`fields`], and messages with [`decode`].
 
-use prost::{Message, bytes::Bytes};
+use prost::{
+    DecodeError, Message,
+    bytes::{Buf, Bytes},
+    encoding::{self, DecodeContext, WireType},
+};
+use std::iter;
+
+/// The number of lists' entries in a node, an attribute or a tensor. A GRU has six inputs, two outputs and nine attributes.
+const ENTRIES: usize = 64;
+
+/// The fields of a message that are messages, texts or bytes, each with its number.
+pub fn fields(mut message: Bytes) -> impl Iterator<Item = Result<(u32, Bytes), DecodeError>> {
+    iter::from_fn(move || {
+        while message.has_remaining() {
+            match field(&mut message) {
+                Ok(None) => {}
+                Ok(Some(field)) => return Some(Ok(field)),
+                Err(error) => {
+                    message.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    })
+}
+
+fn field(message: &mut Bytes) -> Result<Option<(u32, Bytes)>, DecodeError> {
+    let (number, wire) = encoding::decode_key(message)?;
+    if wire != WireType::LengthDelimited {
+        encoding::skip_field(wire, number, message, DecodeContext::default())?;
+        return Ok(None);
+    }
+    let mut content = Bytes::new();
+    encoding::bytes::merge(wire, &mut content, message, DecodeContext::default())?;
+    Ok(Some((number, content)))
+}
+
+/// A node, an attribute or a tensor.
+pub fn decode<M: Message + Default>(message: &Bytes) -> Result<M, String> {
+    if fields(message.clone()).nth(ENTRIES).is_some() {
+        return Err(format!(
+            "expected at most {ENTRIES} inputs, outputs, attributes and texts"
+        ));
+    }
+    M::decode(message.clone()).map_err(|error| error.to_string())
+}
 
 /// A file.
 #[derive(Clone, PartialEq, Message)]

@@ -22,6 +22,7 @@ pub fn read(
         name: name.to_owned(),
         reason,
     };
+    files::check_rank(tensor.dims.len()).map_err(broken)?;
     let dims: Option<Vec<usize>> = tensor.dims.iter().map(|&d| d.try_into().ok()).collect();
     let elements = |dims: &[usize]| dims.iter().try_fold(1usize, |all, &d| all.checked_mul(d));
     let (dims, len) = dims

@@ -14,7 +14,8 @@ use gru_spec::{Checkpointing, Direction, GruSpec};
 ///
 /// Methods and defaults are the ones of Burn's `GruConfig`, except that `new` has no third argument `bias`, activations
 /// are [`Activation`](crate::Activation), and an initializer is a [`GruInitializer`](crate::GruInitializer).
-/// [`try_from`](GruBlockConfig::try_from) converts a `GruConfig`:
+/// [`try_from`](GruBlockConfig::try_from) converts a `GruConfig`. Burn's `load` ignores an unknown
+/// option, and `GruBlock::from_file` rejects it.
 ///
 /// ```
 /// use burn::nn::gru::GruConfig;

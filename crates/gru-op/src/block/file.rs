@@ -52,7 +52,7 @@ pub enum GruFileError {
 impl GruBlock {
     /// Writes parameters and configuration to one file. An existing file is replaced as a whole or not at all.
     /// Without an extension, `path` gets Burn's extension, `.bpk`. If the process is killed, it may leave a
-    /// temporary file `….tmp` in the same folder.
+    /// temporary file `….tmp` in the same folder. Its name is up to 30 bytes longer than the name of the file.
     ///
     /// ```
     /// # fn main() -> Result<(), gru_op::GruFileError> {

@@ -71,20 +71,3 @@ pub fn check_rank(rank: usize) -> Result<(), String> {
         Err(format!("expected at most {RANK} dimensions, got {rank}"))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn claims_are_proportional_to_the_file() {
-        let mut limit = Limit::new(1000);
-        let largest = (64 << 20) + 16_000;
-        assert!(limit.claim(u64::MAX).is_err());
-        assert_eq!(limit.claim_array(8, largest), Ok(()));
-        let error = "it holds 1000 bytes, but its arrays claim 67124865, expected 67124864 at most";
-        assert_eq!(limit.claim(1).unwrap_err(), error);
-        let error = "expected at most 8 dimensions, got 9";
-        assert_eq!(limit.claim_array(9, 0).unwrap_err(), error);
-    }
-}

@@ -4,7 +4,9 @@ use hdf5_pure::{CharacterSet, FileBuilder, StringPadding};
 fn read_of(fill: impl FnOnce(&mut FileBuilder)) -> Result<StateDict, String> {
     let mut file = FileBuilder::new();
     fill(&mut file);
-    read(file.finish().map_err(text)?)
+    let bytes = file.finish().map_err(text)?;
+    let limit = Limit::new(bytes.len() as u64);
+    read(bytes, limit)
 }
 
 #[test]

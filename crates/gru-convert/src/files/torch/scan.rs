@@ -1,18 +1,22 @@
-//! A look at a pickle before the reader joins the names in it and copies its objects.
+//! A look at a pickle before the reader joins the names in it, copies its objects and reads its arrays.
 //!
 //! Source: CPython's `pickletools.py`.
 
 use gru_op::files::Limit;
+use std::mem;
 
-/// Texts and tuples of more bytes are long.
+/// Names and tuples of more bytes are long.
 const LONG: u64 = 4096;
+/// An array has fewer sizes than this.
+const ENTRIES: usize = 64;
 /// How many pickles a file before PyTorch 1.6 has.
 const PICKLES: usize = 5;
 
-/// Returns an error if the reader might need much more memory than the file. Each array and each reference to an object
-/// could contain a copy of all long texts and tuples.
-pub fn check(mut rest: &[u8], mut limit: Limit) -> Result<(), String> {
-    let (mut copies, mut long, mut run, mut ends) = (0u64, 0u64, 0u64, 0);
+/// Returns an error if the reader might need much more memory or time than the file. Each array and each reference to an
+/// object could contain a copy of all long names and tuples. An array is read from its first to its last number.
+pub fn check(mut rest: &[u8], limit: &Limit) -> Result<(), String> {
+    let (mut copies, mut long, mut text, mut run, mut ends) = (0u64, 0u64, 0u64, 0u64, 0);
+    let (mut numbers, mut tuples, mut reads) = (Vec::new(), Vec::<Vec<u64>>::new(), 0u64);
     while let Some((&code, after)) = rest.split_first() {
         // The bytes of an argument, or of its length.
         let (width, is_length) = match code {
@@ -33,11 +37,28 @@ pub fn check(mut rest: &[u8], mut limit: Limit) -> Result<(), String> {
         let Some((argument, mut after)) = after.split_at_checked(width) else {
             break;
         };
+        let byte = |number, &byte| number << 8 | u64::from(byte);
+        let number = argument.iter().rev().fold(0, byte);
         let mut size = 0;
         if is_length {
-            let byte = |length, &byte| length << 8 | u64::from(byte);
-            size = argument.iter().rev().fold(0, byte).min(after.len() as u64);
+            size = number.min(after.len() as u64);
             after = &after[size as usize..];
+        }
+        // After its storage, an array has an offset and tuples of sizes and strides.
+        match code {
+            b'K' | b'M' | b'J' if numbers.len() < ENTRIES => numbers.push(number),
+            b'Q' => (numbers, tuples) = (vec![], vec![]),
+            b't' | 0x85..=0x87 if tuples.len() < 3 => tuples.push(mem::take(&mut numbers)),
+            b'R' => {
+                if let [sizes, strides] = &tuples[..] {
+                    let steps = sizes.iter().skip(1).zip(strides);
+                    let steps =
+                        steps.map(|(size, stride)| size.saturating_sub(1).saturating_mul(*stride));
+                    reads = steps.fold(reads, u64::saturating_add);
+                }
+                tuples.clear();
+            }
+            _ => {}
         }
         for _ in 0..lines {
             let end = after.iter().position(|&byte| byte == b'\n');
@@ -45,14 +66,23 @@ pub fn check(mut rest: &[u8], mut limit: Limit) -> Result<(), String> {
             size += end as u64;
             after = &after[end..];
         }
-        // Integers in a row may be the sizes of an array.
-        run = match code {
-            b'K' | b'M' | b'J' | b'I' | b'L' | 0x8a => run + 8,
-            b'q' | b'r' | b'p' | 0x94 => run,
-            _ => 0,
-        };
-        for size in [size, run] {
-            long += if size > LONG { size } else { 0 };
+        match code {
+            // The memo.
+            b'q' | b'r' | b'p' | 0x94 => {}
+            // A text before one of these is a name. Integers in a tuple may be the sizes of an array.
+            b'}' | b']' | b')' | b'(' | b'c' | b'h' | b'j' | b'N' | b'G' | b'B' | b'C' | b't'
+            | 0x88 | 0x89 => {
+                let size = match code {
+                    b't' => 8 * run,
+                    b'c' => text.max(size),
+                    _ => text,
+                };
+                long += if size > LONG { size } else { 0 };
+                (text, run) = (0, 0);
+            }
+            b'K' | b'M' | b'J' | b'I' | b'L' | 0x8a => run += 1,
+            b'X' | b'T' | b'U' | b'V' | 0x8c | 0x8d => text = size,
+            _ => (text, run) = (0, 0),
         }
         copies += u64::from(matches!(
             code,
@@ -64,8 +94,9 @@ pub fn check(mut rest: &[u8], mut limit: Limit) -> Result<(), String> {
         }
         rest = after;
     }
-    let names = "expected short names in the pickle";
-    limit
-        .claim(copies.saturating_mul(long))
-        .map_err(|reason| format!("{names}: {reason}"))
+    let memory = limit.clone().claim(copies.saturating_mul(long));
+    memory.map_err(|reason| format!("expected short names in the pickle: {reason}"))?;
+    // Numbers have 8 bytes at most.
+    let time = limit.clone().claim(reads.saturating_mul(8));
+    time.map_err(|reason| format!("expected arrays with small strides: {reason}"))
 }

@@ -45,26 +45,6 @@ fn torch_script_is_an_error() {
     }
 }
 
-/// A sparse entry of a tar archive has any number of zeros. The tests of the operator read a plain archive.
-#[test]
-fn other_entries_of_tar_archives_are_an_error() {
-    let entry = |kind: u8| {
-        let mut header = [0; 512];
-        header[124..135].copy_from_slice(b"00000000003");
-        header[156] = kind;
-        header[257..262].copy_from_slice(b"ustar");
-        let content = [1; 512];
-        [header, content].concat()
-    };
-    let expected = "expected a tar archive of files";
-    for kind in [b'S', b'x', b'L'] {
-        let message = error(&[entry(b'0'), entry(kind)].concat());
-        assert!(message.contains(expected), "{message}");
-    }
-    let message = error(&[entry(b'0'), vec![0; 1024], entry(0)].concat());
-    assert!(!message.contains(expected), "{message}");
-}
-
 /// The reader joins the name of a dictionary with the name of each array in it.
 #[test]
 fn long_names_of_many_arrays_are_an_error() {
@@ -78,10 +58,20 @@ fn long_names_of_many_arrays_are_an_error() {
         pickle.extend(b"us.");
         pickle
     };
-    let check = |names| scan::check(&pickle(names), Limit::new(100_000));
+    let check = |names| scan::check(&pickle(names), &Limit::new(100_000));
     assert_eq!(check(2000), Ok(()));
     let message = check(10_000).expect_err("200 MB of names");
     assert!(message.contains("its arrays claim 200000000"), "{message}");
+    // A text that is no name, next to as many arrays.
+    let texts = [
+        &pickle(10_000)[..3],
+        b"X\x01\0\0\0k",
+        &pickle(10_000)[3..20_008],
+        b"s",
+    ]
+    .concat();
+    let other = [texts, b"h\x01".repeat(10_000)].concat();
+    assert_eq!(scan::check(&other, &Limit::new(100_000)), Ok(()));
 }
 
 /// The sizes of a tensor are copied with it.
@@ -94,5 +84,18 @@ fn copies_of_many_sizes_are_an_error() {
     ]
     .concat();
     let pickle = [sizes, b"h\0".repeat(1000)].concat();
-    assert!(scan::check(&pickle, Limit::new(400_000)).is_err());
+    assert!(scan::check(&pickle, &Limit::new(400_000)).is_err());
+}
+
+/// The reader reads everything between the first and the last number of an array.
+#[test]
+fn large_strides_of_many_arrays_are_an_error() {
+    let array = b"QK\0K\x02\x85J\0\0\x10\0\x85\x89N)RtR";
+    let check = |arrays| scan::check(&array.repeat(arrays), &Limit::new(4 << 20));
+    assert_eq!(check(10), Ok(()));
+    let message = check(100).expect_err("100 times 8 MiB");
+    assert!(
+        message.contains("expected arrays with small strides"),
+        "{message}"
+    );
 }
