@@ -7,18 +7,14 @@ mod sound;
 
 use super::{
     backends::TestBackend,
-    runs::{Cast, expect, values},
+    runs::{expect, values},
 };
-use burn::{
-    module::Module,
-    tensor::{DType, Device, Tensor},
-};
+use burn::tensor::{Device, Tensor};
 use gru_convert::onnx;
 use gru_op::{
     Precision,
     spec::{Activations, Reset, Update},
 };
-use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::{Completion, Failed, Trial};
 use record::Files;
 use std::path::PathBuf;
@@ -82,14 +78,13 @@ type Test = fn(&Files, &TestBackend, &Device) -> Result<(), String>;
 /// Whether a test exists for a model and a backend.
 type Exists = fn(&Published, &TestBackend) -> bool;
 
-const TESTS: [(&str, Exists, Test); 7] = [
+const TESTS: [(&str, Exists, Test); 6] = [
     ("nodes", |_, on| on.name == "flex", Files::nodes),
     (
         "file",
         |_, _| true,
         |files, on, device| files.at_once("file", on, device),
     ),
-    ("float64", |_, on| on.float64, Files::in_float64),
     (
         "rows",
         |_, _| true,
@@ -167,7 +162,7 @@ impl Files {
     fn at_once(&self, case: &str, backend: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?;
-            let run = self.run(&format!("{node}:{case}"), device, DType::F32)?;
+            let run = self.run(&format!("{node}:{case}"), device)?;
             let lengths = run.lengths.as_deref();
             let (y, y_h) = onnx::run(&block, run.x, lengths, Some(run.initial_h));
             expect(&run.y.name, &y.dims()[..], &run.y.shape)?;
@@ -178,36 +173,28 @@ impl Files {
         Ok(())
     }
 
-    /// `GruBlock::step`, and `forward` over one step, with a carried state.
+    /// `GruBlock::step` with a carried state.
     fn frame_by_frame(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?;
-            let mut run = self.run(&format!("{node}:file"), device, DType::F32)?;
+            let mut run = self.run(&format!("{node}:file"), device)?;
             let [t, n, i] = run.x.dims();
             let steps = if backend.samples_modes() {
                 FEW_STEPS.min(t)
             } else {
                 t
             };
-            let (mut stepped, mut one_step) = (run.initial_h.clone(), run.initial_h);
-            let (mut by_step, mut by_forward) = (Vec::new(), Vec::new());
+            let (mut state, mut stepped) = (run.initial_h, Vec::new());
             for t in 0..steps {
                 let frame = run.x.clone().narrow(0, t, 1);
-                let (y, state) = block.forward(frame.clone(), Some(one_step));
-                by_forward.extend(values(y));
-                one_step = state;
-                let (y, state) = block.step(frame.reshape([n, i]), Some(stepped));
-                by_step.extend(values(y));
-                stepped = state;
+                let (y, next) = block.step(frame.reshape([n, i]), Some(state));
+                stepped.extend(values(y));
+                state = next;
             }
             run.y.truncate(steps * n * block.d_hidden);
-            run.y.compare("by step", &by_step, backend)?;
-            run.y
-                .compare("forward over one step", &by_forward, backend)?;
+            run.y.compare("by step", &stepped, backend)?;
             if steps == t {
-                run.y_h.compare("by step", &values(stepped), backend)?;
-                let last = values(one_step);
-                run.y_h.compare("forward over one step", &last, backend)?;
+                run.y_h.compare("by step", &values(state), backend)?;
             }
         }
         Ok(())
@@ -233,7 +220,7 @@ impl Files {
     fn prepared(&self, _: &TestBackend, device: &Device) -> Result<(), String> {
         let nodes = self.published.nodes;
         let key = if let [node] = nodes { node } else { "stack" };
-        let run = self.run(&format!("{key}:file"), device, DType::F32)?;
+        let run = self.run(&format!("{key}:file"), device)?;
         for (precision, least) in LEAST_DB {
             let state = Some(run.initial_h.clone());
             let y = self.run_prepared(run.x.clone(), state, precision, device)?;
@@ -248,20 +235,6 @@ impl Files {
                 return Err(format!(
                     "{precision:?}: expected at least {least} dB, got {db:.1}"
                 ));
-            }
-        }
-        Ok(())
-    }
-
-    /// In float64 only the equations and the weights matter.
-    fn in_float64(&self, _: &TestBackend, device: &Device) -> Result<(), String> {
-        for node in self.published.nodes {
-            let block = self.import(node, device)?.map(&mut Cast(DType::F64));
-            let run = self.run(&format!("{node}:file"), device, DType::F64)?;
-            let (y, y_h) = onnx::run(&block, run.x, None, Some(run.initial_h));
-            for (expected, got) in [(&run.y, values(y)), (&run.y_h, values(y_h))] {
-                let name = format!("{} in float64", expected.name);
-                close(&name, &got, &expected.float64, Tolerance::F64.forward)?;
             }
         }
         Ok(())

@@ -2,7 +2,6 @@
 
 mod support;
 
-use cubecl::ir::FloatKind;
 use gru_cube::{Buffers, Limits, Strategy, launches};
 use gru_testkit::{case::Case, runs::Runs};
 use libtest_mimic::Arguments;
@@ -26,10 +25,7 @@ const ALL: &str = "mask skips";
 /// Launches of a forward and of a backward pass.
 fn count(words: &str) -> Result<(u64, u64), Ignored> {
     let client = client();
-    let device = Device {
-        client: &client,
-        dtype: FloatKind::F32,
-    };
+    let device = Device::f32(&client);
     let drawn = Case::new(words).with("projected").draw();
     let call = device.recurrence(&drawn);
     let (len, saved) = (call.sizes.rows() * call.sizes.h, call.spec.saved_per_unit());

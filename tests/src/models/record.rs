@@ -115,12 +115,11 @@ impl Files {
         })
     }
 
-    /// Loads the run `node:case` with inputs in `dtype`.
-    pub fn run(&self, case: &str, device: &Device, dtype: DType) -> Result<Run, String> {
-        let place = (device, dtype);
+    /// Loads the run `node:case`.
+    pub fn run(&self, case: &str, device: &Device) -> Result<Run, String> {
         let tensor = |name: &str| -> Result<Tensor<3>, String> {
             let data = self.data(&format!("{case}:{name}"))?;
-            Ok(Tensor::from_data(data.convert_dtype(dtype), place))
+            Ok(Tensor::from_data(data.convert_dtype(DType::F32), device))
         };
         let lengths = self.numbers(&format!("{case}:sequence_lens")).ok();
         Ok(Run {

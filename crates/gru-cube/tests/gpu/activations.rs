@@ -2,7 +2,7 @@
 //! bounds of WGSL.
 
 use super::support::{Device, Ran, client, not_allowed, trial};
-use cubecl::ir::{ElemType, FloatKind};
+use cubecl::ir::ElemType;
 use gru_cube::{Buffers, Products, Recurrence, Starts, Strategy, ZoneoutKind};
 use gru_spec::{Activation, GruSpec, Inputs, Order, Sequence, Sizes, Weights};
 use gru_testkit::{activations::ACTIVATIONS, oracle, runs::Stop};
@@ -130,10 +130,7 @@ fn is_close(activation: Activation, got: f64, expected: f64, a: f64) -> bool {
 
 fn values_and_slopes_from_end_to_end() -> Ran {
     let (client, a) = (client(), arguments());
-    let device = Device {
-        client: &client,
-        dtype: FloatKind::F32,
-    };
+    let device = Device::f32(&client);
     let mut wrong = Vec::new();
     for activations in activations() {
         let mut clips = vec![None, Some(0.7)];

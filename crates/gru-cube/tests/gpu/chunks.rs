@@ -1,7 +1,6 @@
 //! A forward pass in chunks of time, each with its own `x·w_ih`, compared with float64 and with one call.
 
 use super::support::{Device, F32, Ran, cases::KINDS, client, expected, not_allowed, trial};
-use cubecl::ir::FloatKind;
 use gru_cube::{Buffers, Strategy};
 use gru_spec::{Layout, Sizes};
 use gru_testkit::{case::Case, close::close, draw::Drawn, matrix::covering, runs::Stop};
@@ -47,10 +46,7 @@ fn x_of(drawn: &Drawn, steps: &Range<usize>) -> Vec<f64> {
 
 fn chunks_equal_one_call(drawn: &Drawn, strategy: Strategy) -> Ran {
     let client = client();
-    let device = Device {
-        client: &client,
-        dtype: FloatKind::F32,
-    };
+    let device = Device::f32(&client);
     let Sizes { n, t, h, .. } = drawn.call.sizes;
     let saved = drawn.call.spec.saved_per_unit();
     let run = |chunks: &[Range<usize>]| {

@@ -1,7 +1,7 @@
 //! Calls that do not fit their kernels.
 
 use super::support::{Device, client, test};
-use cubecl::{ir::FloatKind, server::Handle};
+use cubecl::server::Handle;
 use gru_cube::{Buffers, Products, Recurrence, Strategy, gates, run};
 use gru_spec::Direction;
 use gru_testkit::{case::Case, panics::panics};
@@ -14,10 +14,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn calls_that_do_not_fit() {
     let client = client();
-    let device = Device {
-        client: &client,
-        dtype: FloatKind::F32,
-    };
+    let device = Device::f32(&client);
     let drawn = Case::new("N3 T4 H5 projected skips").draw();
     let call = device.recurrence(&drawn);
     let states = device.poisoned(3 * 4 * 5);

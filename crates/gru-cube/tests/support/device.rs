@@ -18,7 +18,12 @@ pub struct Device<'a> {
     pub dtype: FloatKind,
 }
 
-impl Device<'_> {
+impl<'a> Device<'a> {
+    pub fn f32(client: &'a Client) -> Self {
+        let dtype = FloatKind::F32;
+        Self { client, dtype }
+    }
+
     pub fn upload(&self, values: &[f64]) -> Handle {
         match self.dtype {
             FloatKind::F16 => self.upload_as(values, f16::from_f64),

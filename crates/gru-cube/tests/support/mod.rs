@@ -110,17 +110,12 @@ impl Runs for Kernels {
             Reset::BeforeMatmul => device.lhs(&call, &states, Some(&gates)),
         };
         let d_gates = (!case.has("+in-place")).then(|| device.poisoned(len * saved));
-        let of_states = Device {
-            dtype: FloatKind::F32,
-            ..device
-        };
+        let of_states = Device::f32(&client);
         let h0_len = call.sizes.n * call.sizes.h;
-        let with_start = h0_len
-            * if call.starts == Starts::FromState {
-                2
-            } else {
-                1
-            };
+        let with_start = match call.starts {
+            Starts::FromState => 2 * h0_len,
+            _ => h0_len,
+        };
         let d_h0 = match &call.lengths {
             Some(_) => of_states.upload(&vec![0.0; with_start]),
             None => of_states.poisoned(with_start),
