@@ -161,11 +161,11 @@ impl Layer {
             for input in &results.inputs {
                 drop(black_box(input.grad_remove(gradients)));
             }
-            for (w_ih, w_hh, b_ih, b_hh) in self.parameters().into_iter().flatten() {
-                for matrix in [w_ih, w_hh] {
-                    drop(black_box(matrix.val().grad_remove(gradients)));
+            for Gate { weights, biases } in self.parameters().into_iter().flatten() {
+                for weight in weights {
+                    drop(black_box(weight.val().grad_remove(gradients)));
                 }
-                for bias in [b_ih, b_hh] {
+                for bias in biases {
                     drop(black_box(bias.val().grad_remove(gradients)));
                 }
             }
@@ -295,19 +295,18 @@ impl Layer {
         outputs.push(("d_x".into(), floats(padded(d_x))));
         outputs.push(("d_h0".into(), floats(d_h0)));
         for (k, gates) in self.parameters().into_iter().enumerate() {
-            let matrix = |of: for<'a, 'b> fn(&'a Gate<'b>) -> &'b Param<Tensor<2>>| {
-                let each = gates.iter().map(|gate| of(gate).val().grad(&gradients));
-                each.flat_map(|d| floats(d.expect("a parameter").transpose()))
-                    .collect()
-            };
-            let bias = |of: for<'a, 'b> fn(&'a Gate<'b>) -> &'b Param<Tensor<1>>| {
-                let each = gates.iter().map(|gate| of(gate).val().grad(&gradients));
-                each.flat_map(|d| floats(d.expect("a parameter"))).collect()
-            };
-            outputs.push((format!("d_w_ih.{k}"), matrix(|gate| gate.0)));
-            outputs.push((format!("d_w_hh.{k}"), matrix(|gate| gate.1)));
-            outputs.push((format!("d_b_ih.{k}"), bias(|gate| gate.2)));
-            outputs.push((format!("d_b_hh.{k}"), bias(|gate| gate.3)));
+            for (at, side) in ["ih", "hh"].into_iter().enumerate() {
+                let weight = gates.iter().flat_map(|gate| {
+                    let d = gate.weights[at].val().grad(&gradients);
+                    floats(d.expect("a parameter").transpose())
+                });
+                outputs.push((format!("d_w_{side}.{k}"), weight.collect()));
+                let bias = gates.iter().flat_map(|gate| {
+                    let d = gate.biases[at].val().grad(&gradients);
+                    floats(d.expect("a parameter"))
+                });
+                outputs.push((format!("d_b_{side}.{k}"), bias.collect()));
+            }
         }
         outputs
     }
@@ -320,7 +319,8 @@ impl Layer {
             let parameters = gates.map(|gate| {
                 let (input, hidden) = (&gate.input_transform, &gate.hidden_transform);
                 let biases = [input, hidden].map(|linear| linear.bias.as_ref().expect(BIAS));
-                (&input.weight, &hidden.weight, biases[0], biases[1])
+                let weights = [&input.weight, &hidden.weight];
+                Gate { weights, biases }
             });
             parameters.into()
         }
@@ -328,7 +328,8 @@ impl Layer {
             Layers::Block(block) => {
                 let layers = block.layers.iter().map(|layer| {
                     let biases = [&layer.b_ih, &layer.b_hh].map(|b| b.as_ref().expect(BIAS));
-                    vec![(&layer.w_ih, &layer.w_hh, biases[0], biases[1])]
+                    let weights = [&layer.w_ih, &layer.w_hh];
+                    vec![Gate { weights, biases }]
                 });
                 layers.collect()
             }
@@ -344,13 +345,11 @@ impl Layer {
     }
 }
 
-/// `w_ih`, `w_hh`, `b_ih`, `b_hh`.
-type Gate<'a> = (
-    &'a Param<Tensor<2>>,
-    &'a Param<Tensor<2>>,
-    &'a Param<Tensor<1>>,
-    &'a Param<Tensor<1>>,
-);
+/// Of the input and of the state.
+struct Gate<'a> {
+    weights: [&'a Param<Tensor<2>>; 2],
+    biases: [&'a Param<Tensor<1>>; 2],
+}
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     let data = tensor.into_data().convert::<f32>();

@@ -4,7 +4,7 @@ use burn::{
     module::{Module, Param},
     tensor::{Device, Tensor},
 };
-use gru_op::{GruBlock, GruBlockConfig};
+use gru_op::{GruBlock, GruBlockConfig, GruWeights};
 use gru_testkit::close::close;
 use libtest_mimic::Trial;
 
@@ -32,16 +32,11 @@ pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
 
 /// Weights of zero and given biases: the biases determine the gates.
 fn with_fixed_gates(config: GruBlockConfig, device: &Device, r: f64, z: f64, n: f64) -> GruBlock {
-    let mut block = config.init(device);
-    for layer in &mut block.layers {
-        let bias = |value: f64| Tensor::<1>::full([H], value, device);
-        layer.w_ih = Param::from_tensor(layer.w_ih.val().detach().zeros_like());
-        layer.w_hh = Param::from_tensor(layer.w_hh.val().detach().zeros_like());
-        let biases = Tensor::cat(vec![bias(r), bias(z), bias(n)], 0);
-        layer.b_ih = Some(Param::from_tensor(biases));
-        layer.b_hh = None;
-    }
-    block
+    let zeros = |rows: usize| Tensor::<2>::zeros([rows, 3 * H], device);
+    let bias = [r, z, n].map(|value| Tensor::<1>::full([H], value, device));
+    let weights = GruWeights::new(zeros(1), zeros(H)).with_b_ih(Tensor::cat(bias.into(), 0));
+    let block = config.init_with(vec![weights]);
+    block.expect("the shapes match the configuration")
 }
 
 /// With gates open and a candidate that passes the state through, the output shows the mask. A row has

@@ -7,7 +7,7 @@ use burn::{
     optim::{GradientsParams, SgdConfig},
     tensor::{DType, Device, Tensor},
 };
-use gru_op::{GruBlock, GruBlockConfig};
+use gru_op::{GruBlock, GruBlockConfig, GruWeights};
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::{Completion, Trial};
 
@@ -21,18 +21,13 @@ fn loss(block: &GruBlock, x: Tensor<3>) -> Tensor<1> {
 
 /// A block with the same weights in each run.
 fn fixed(device: &Device) -> GruBlock {
-    let mut block = GruBlockConfig::new(I, H).init(device);
     let scaled = |name: &str, shape: [usize; 2]| runs::random::<2>(name, shape, device) * 0.5;
-    let layer = &mut block.layers[0];
-    layer.w_ih = Param::from_tensor(scaled("w_ih", [I, 3 * H]));
-    layer.w_hh = Param::from_tensor(scaled("w_hh", [H, 3 * H]));
-    let bias = |name: &str| {
-        Some(Param::from_tensor(
-            scaled(name, [1, 3 * H]).reshape([3 * H]),
-        ))
-    };
-    (layer.b_ih, layer.b_hh) = (bias("b_ih"), bias("b_hh"));
-    block
+    let bias = |name: &str| scaled(name, [1, 3 * H]).reshape([3 * H]);
+    let weights = GruWeights::new(scaled("w_ih", [I, 3 * H]), scaled("w_hh", [H, 3 * H]))
+        .with_b_ih(bias("b_ih"))
+        .with_b_hh(bias("b_hh"));
+    let block = GruBlockConfig::new(I, H).init_with(vec![weights]);
+    block.expect("the shapes match the configuration")
 }
 
 /// The values of each parameter of the only layer, and of its gradient.
