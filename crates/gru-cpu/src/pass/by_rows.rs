@@ -127,10 +127,9 @@ impl<E: Lanes> RowMatrix<'_, E> {
                 }
                 Self::Quantized(matrix) => {
                     let to = to(0).wrapping_add(gates.start * units.len());
-                    let encoded = &memory.encoded;
                     // SAFETY: the caller keeps the same promises, and only this thread encodes rows.
                     unsafe {
-                        let encoded = encoded.cells_mut(0, 0..encoded.width());
+                        let encoded = memory.encoded.cells_mut(0, 0..memory.encoded.width());
                         let lhs = |at| lhs(first + at);
                         matrix.multiply(len, &lhs, encoded, to, memory.products.width());
                     }

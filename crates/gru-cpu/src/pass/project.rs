@@ -51,12 +51,7 @@ impl RoundRows<'_> {
         let (at, s) = match self.live {
             None => {
                 let per_step = self.batch.len();
-                if row < per_step {
-                    // Without divisions, which take a part of the shortest steps.
-                    (row, self.first_step)
-                } else {
-                    (row % per_step, self.first_step + row / per_step)
-                }
+                (row % per_step, self.first_step + row / per_step)
             }
             Some(live) => live.place(self.first_step, row),
         };

@@ -316,8 +316,7 @@ impl<E: Lanes, const R: usize, const U: usize> Dots<'_, '_, E, R, U> {
         } = &mut self.0;
         let (h, row) = (weight.h, *row);
         let lanes = E::lanes::<S>();
-        let mut lines = Lines([[E::real(simd, 0.0); COUNT]; R]);
-        let sums = &mut lines.0;
+        let Lines(sums) = &mut Lines([[E::real(simd, 0.0); COUNT]; R]);
         for &(gate, of_weight) in gates.iter() {
             let columns = of_weight * h..(of_weight + 1) * h;
             let mut weights = [std::ptr::null(); COUNT];

@@ -73,8 +73,7 @@ impl StackStream {
         for (k, (layer, memory)) in stack.layers.iter().zip(&mut self.memory).enumerate() {
             let (below, new) = next.split_at_mut(k * units);
             let x = if k == 0 { x } else { &below[(k - 1) * units..] };
-            let state = &states[k * units..][..units];
-            let new = &mut new[..units];
+            let (state, new) = (&states[k * units..][..units], &mut new[..units]);
             layer.prepared.step(self.n, [x, state], new, memory);
         }
         self.states.swap(0, 1);
