@@ -319,7 +319,7 @@ fn wrong_files() -> Result<(), String> {
     Ok(())
 }
 
-/// A pipe or a device may never end, so it is not opened.
+/// A pipe or a device may never end. It is not opened.
 fn no_files() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let path = |name: &str| folder.path().join(name);

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Importers convert the values to the default float type of the device.
 ///
-/// An array of a file is left out if Burn does not have its type, such as texts, if it has more than 8 dimensions, or if it
-/// is much larger than the file: all arrays may have 64 MiB and 16 times the file. [`shape`](Self::shape),
+/// A file's arrays of a type that Burn lacks, such as texts, or of more than 8 dimensions are left out. All arrays together may
+/// have 64 MiB and 16 times the size of the file; what exceeds that is left out too. [`shape`](Self::shape),
 /// [`tensor`](Self::tensor) and the importer of its GRU return the reason as an error. A `.pt` file is different: there, one
 /// tensor of another type makes the whole file an error.
 ///

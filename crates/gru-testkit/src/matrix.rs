@@ -119,6 +119,8 @@ pub fn nonfinite() -> Vec<Case> {
         "lean",
         "before",
         "before lean",
+        "start-zeros",
+        "start-states before lean",
         // Clips and activations that compare numbers, and a zoneout that keeps nothing at some steps.
         "lengths zoneout-per-step clip-gates",
         "lengths zoneout-per-step clip-state before activations-2 lean",

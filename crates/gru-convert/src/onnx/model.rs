@@ -259,9 +259,9 @@ impl Model {
     /// one to a float type. It may belong to a layer that is not a GRU.
     ///
     /// # Errors
-    /// If the name is not a constant, if the tensor does not contain floating-point numbers or its size
-    /// does not match its shape, or if it is in another file that cannot be read or is outside of the
-    /// model's folder.
+    /// - If the name is not a constant, or two constants have it.
+    /// - If the tensor has no floating-point numbers, or its size does not match its shape.
+    /// - If it is in another file that cannot be read or is outside of the model's folder.
     pub fn constant(&self, name: &str) -> Result<TensorData, ConvertError> {
         let broken = |reason: String| ConvertError::Tensor {
             name: name.to_owned(),

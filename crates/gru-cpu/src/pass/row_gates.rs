@@ -1,5 +1,5 @@
 //! The gates of rows whose products are in memory: of weights that are read in place, and of quantized weights.
-//! "Owned" and "complete" cells are those of the gate tile.
+//! [`GateTiles`] says what "owned" and "complete" cells are.
 
 use super::{
     by_rows::RowMatrix, gate_rows::GateRows, matrices::LayerMatrices, tile::GateTiles, units,

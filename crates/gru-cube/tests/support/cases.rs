@@ -237,7 +237,7 @@ pub fn nonfinite() -> Cases {
         &values,
         // Activations that map infinities to finite values, and some that compare.
         &["", "before takes activations-2 clip-state time reverse"],
-        &["skips", "start-states", "sorted-lengths"],
+        &["skips", "start-states", "start-zeros", "sorted-lengths"],
     ];
     let mut cases = covering(FloatKind::F32, 3, &["N3 T4 H5 mask"], &schedules, options);
     // One row has no valid step then. Sequence kernels multiply its mask by zero in the backward pass.

@@ -90,9 +90,10 @@ impl GruBlock {
     /// Reads the block that [`save_with_config`](Self::save_with_config) wrote.
     ///
     /// # Errors
-    /// If the file cannot be read, has no configuration, its configuration has an option that this version does not know,
-    /// or its parameters do not match the configuration, have different types, or share so many bytes that they are much
-    /// larger than the file.
+    /// - If the file cannot be read or has no configuration.
+    /// - If the configuration has an option that this version does not know.
+    /// - If the parameters do not match the configuration, or have different types.
+    /// - If parameters that share bytes are together much larger than the file.
     pub fn from_file(path: impl AsRef<Path>, device: &Device) -> Result<Self, GruFileError> {
         let path = path.as_ref();
         let path = &match path.extension() {
