@@ -39,26 +39,3 @@ fn checked(data: TensorData) -> Result<TensorData, String> {
         Some(byte) => Err(format!("expected booleans, bytes 0 and 1, got {byte}")),
     }
 }
-
-/// The values of `width` bytes of an array with these strides, in row-major order. `data` contains its first value and all
-/// others.
-#[cfg(any(feature = "store", feature = "npz"))]
-fn in_row_major_order(data: &[u8], width: usize, shape: &[usize], strides: &[usize]) -> Vec<u8> {
-    let count: usize = shape.iter().product();
-    let (mut values, mut place) = (Vec::with_capacity(count * width), 0);
-    let mut index = vec![0; shape.len()];
-    for _ in 0..count {
-        values.extend_from_slice(&data[place * width..][..width]);
-        let sizes = shape.iter().zip(strides);
-        for (i, (&size, &stride)) in index.iter_mut().zip(sizes).rev() {
-            *i += 1;
-            place += stride;
-            if *i < size {
-                break;
-            }
-            place -= size * stride;
-            *i = 0;
-        }
-    }
-    values
-}

@@ -2,10 +2,11 @@
 //!
 //! Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
-use super::{checked, failed, in_row_major_order, text};
+use super::{checked, failed, text};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{BoolStore, DType, TensorData};
 use gru_op::files::{self, Limit, NPZ};
+use ndarray::ArrayD;
 use ndarray_npy::npy::header::Header;
 use std::{
     io::{BufReader, Read, Seek, SeekFrom},
@@ -117,14 +118,17 @@ fn array(mut file: impl Read, size: u64) -> Result<Result<TensorData, String>, S
     if is_big_endian != cfg!(target_endian = "big") {
         data.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
-    if header.layout.is_fortran() && shape.len() > 1 {
-        let mut next = 1;
-        let strides = shape.iter().map(|size| {
-            let stride = next;
-            next *= size;
-            stride
-        });
-        data = in_row_major_order(&data, width, &shape, &strides.collect::<Vec<_>>());
+    if header.layout.is_fortran() {
+        // Fortran order is row-major order of the reversed axes. The last axis has the bytes of a number.
+        let sizes: Vec<_> = shape.iter().rev().copied().chain([width]).collect();
+        let axes: Vec<_> = (0..shape.len()).rev().chain([shape.len()]).collect();
+        let array = ArrayD::from_shape_vec(sizes, data)
+            .map_err(text)?
+            .permuted_axes(axes);
+        (data, _) = array
+            .as_standard_layout()
+            .into_owned()
+            .into_raw_vec_and_offset();
     }
     Ok(checked(TensorData::from_bytes_vec(data, shape, dtype)))
 }
