@@ -51,12 +51,21 @@ fn gpu(name: &'static str, device: fn() -> Result<Device, String>) -> TestBacken
     }
 }
 
+/// The backend of [`other_device`].
+#[allow(deprecated)]
+pub type OtherBackend = burn::backend::NdArray;
+
+/// The device of another backend than Flex, without 16-bit types.
+// Burn deprecates NdArray. Its users are supported as long as it exists.
+#[allow(deprecated)]
+pub fn other_device() -> Device {
+    Device::ndarray()
+}
+
 /// All backends of this build.
 pub fn all() -> Vec<TestBackend> {
     vec![
-        // Burn deprecates NdArray. Its users are supported as long as it exists.
-        #[allow(deprecated)]
-        cpu("ndarray", || Ok(Device::ndarray())),
+        cpu("ndarray", || Ok(other_device())),
         TestBackend {
             float64_sigmoid: true,
             ..cpu("flex", || Ok(Device::flex()))

@@ -29,7 +29,7 @@ const TESTS: &[(&str, Test)] = &[
     ("server-without-operator", server_without_operator),
     ("server-of-another-release", server_of_another_release),
     ("malformed-calls", malformed_calls),
-    ("ndarray", on_ndarray),
+    ("other-backend", on_other_backend),
     ("operations-of-a-sequence", operations_of_a_sequence),
 ];
 
@@ -122,8 +122,8 @@ fn malformed_calls() -> Result<(), String> {
     }
 }
 
-fn on_ndarray() -> Result<(), String> {
-    on(Kind::Ndarray, DType::F64, Tolerance::F64)
+fn on_other_backend() -> Result<(), String> {
+    on(Kind::Other, DType::F64, Tolerance::F64)
 }
 
 /// Another backend on the server, with every option of a call.

@@ -1,10 +1,8 @@
 //! A Burn server with the operator, in a child process that runs this program.
 
-// Burn deprecates NdArray. Its users are supported as long as it exists.
-#![allow(deprecated)]
-
+use super::backends::{OtherBackend, other_device};
 use burn::{
-    backend::{Flex, NdArray, ir::BackendIr},
+    backend::{Flex, ir::BackendIr},
     remote::RemoteHost,
     server::{CustomOpRegistry, RemoteServer, ServeError, WebSocketTransport},
     tensor::Device,
@@ -26,8 +24,8 @@ const ROLE: &str = "GRU_TESTS_SERVE";
 pub enum Kind {
     /// The operator on Flex.
     Flex,
-    /// The operator on NdArray.
-    Ndarray,
+    /// The operator on another backend.
+    Other,
     /// The operator on wgpu's best adapter.
     Wgpu,
     /// Flex without the operator.
@@ -36,13 +34,7 @@ pub enum Kind {
     Newer,
 }
 
-const KINDS: [Kind; 5] = [
-    Kind::Flex,
-    Kind::Ndarray,
-    Kind::Wgpu,
-    Kind::Bare,
-    Kind::Newer,
-];
+const KINDS: [Kind; 5] = [Kind::Flex, Kind::Other, Kind::Wgpu, Kind::Bare, Kind::Newer];
 
 /// Serves until standard input ends, if this process was started as a server.
 pub fn serve_if_asked() {
@@ -58,7 +50,7 @@ pub fn serve_if_asked() {
         process::exit(0);
     });
     let served = match kind {
-        Kind::Ndarray => serve::<NdArray>(Device::ndarray(), listener, with_operator),
+        Kind::Other => serve::<OtherBackend>(other_device(), listener, with_operator),
         Kind::Flex => serve::<Flex>(Device::flex(), listener, with_operator),
         #[cfg(feature = "gpu")]
         Kind::Wgpu => {

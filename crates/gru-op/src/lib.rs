@@ -61,7 +61,6 @@
 //!
 //! - `flex`, `ndarray`: CPU backends, with the kernels of `gru-cpu`.
 //! - `wgpu`, `vulkan`, `metal`, `webgpu`, `cuda`, `rocm`, `cpu`: CubeCL backends, with the kernels of `gru-cube`.
-//! - `tch`: LibTorch, in Burn's operations.
 //! - `autodiff`: training.
 //! - `store`: a block and its configuration in one file.
 //! - `remote`, `capture`: a call is one operation on a server, or in a recorded graph.
@@ -130,7 +129,7 @@ pub use self::{
     },
 };
 /// A stream of a [`PreparedGru`], its weights without Burn, and their rounding.
-#[cfg(any(feature = "ndarray", feature = "flex"))]
+#[cfg(feature = "cpu-kernels")]
 pub use gru_cpu::{Rounding, Stack, StackStream};
 /// What a step computes, and in which order.
 pub use gru_spec as spec;

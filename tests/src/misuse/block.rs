@@ -1,6 +1,6 @@
 //! Configurations, weights and calls of a block, except the errors that the book quotes (`book.rs`).
 
-use super::{H, I, Misuse, N, T, ndarray, zeros};
+use super::{H, I, Misuse, N, T, other_device, zeros};
 use crate::runs::Cast;
 use burn::{
     module::{Module, Param},
@@ -86,7 +86,7 @@ pub const BLOCK: &[Misuse] = &[
     ),
     (
         || {
-            let state = Tensor::<3>::zeros([1, N, H], &ndarray());
+            let state = Tensor::<3>::zeros([1, N, H], &other_device());
             let options = SequenceOptions::new().lengths(&[1, 2]).state(state);
             init(config()).forward_with(zeros([N, T, I]), options);
         },
@@ -101,10 +101,10 @@ pub const BLOCK: &[Misuse] = &[
     ),
     (
         || {
-            let move_to = |layer: &mut GruLayer| *layer = layer.clone().to_device(&ndarray());
+            let move_to = |layer: &mut GruLayer| *layer = layer.clone().to_device(&other_device());
             forward(changed(move_to));
         },
-        "GruBlock::forward: layers.1.w_ih must be on the device of x…Flex…NdArray",
+        "GruBlock::forward: layers.1.w_ih must be on the device of x…Flex…OTHER",
     ),
     (
         || {

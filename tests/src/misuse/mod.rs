@@ -4,7 +4,7 @@
 mod block;
 mod foreign;
 
-use super::backends::TestBackend;
+use super::backends::{TestBackend, other_device};
 use burn::tensor::{DType, Device, Tensor};
 use gru_op::{
     GruSpec, GruWeights, Layout, SequenceOptions, gru_cell, gru_packed, gru_sequence,
@@ -18,7 +18,7 @@ const T: usize = 3;
 const I: usize = 4;
 const H: usize = 5;
 
-/// An invalid call, and its error. Between `…`, the error may have any text.
+/// An invalid call, and its error. Between `…`, the error may have any text. `OTHER` is [`other_device`].
 type Misuse = (fn(), &'static str);
 
 /// The checks run before the backend is called, so one backend represents all.
@@ -47,6 +47,7 @@ pub fn trials(_: &[TestBackend]) -> Vec<Trial> {
 
 fn check(&(call, says): &Misuse) -> Result<(), String> {
     let text = panic_text(call).map_err(|error| format!("{says}: {error}"))?;
+    let says = says.replace("OTHER", &format!("{:?}", other_device()));
     match says.split('…').find(|part| !text.contains(part)) {
         None => Ok(()),
         Some(part) => Err(format!("expected {part:?} in {text:?}")),
@@ -55,12 +56,6 @@ fn check(&(call, says): &Misuse) -> Result<(), String> {
 
 fn zeros<const D: usize>(shape: [usize; D]) -> Tensor<D> {
     Tensor::zeros(shape, &Device::flex())
-}
-
-/// A device of another backend than [`zeros`].
-#[allow(deprecated)]
-fn ndarray() -> Device {
-    Device::ndarray()
 }
 
 fn weights() -> GruWeights {
@@ -159,8 +154,8 @@ const SEQUENCE: &[Misuse] = &[
         "gru_sequence: b_hh [3H] must be [15], got [16]",
     ),
     (
-        || sequence(|c| c.h0 = Some(Tensor::zeros([N, H], &ndarray()))),
-        "gru_sequence: h0 must be on the device of x…Flex…NdArray",
+        || sequence(|c| c.h0 = Some(Tensor::zeros([N, H], &other_device()))),
+        "gru_sequence: h0 must be on the device of x…Flex…OTHER",
     ),
     (
         || {

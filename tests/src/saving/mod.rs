@@ -3,7 +3,7 @@
 mod modified;
 
 use super::{
-    backends::TestBackend,
+    backends::{TestBackend, other_device},
     conformance::text,
     runs::{self, Cast, expect, fails, values},
 };
@@ -362,7 +362,6 @@ fn half(path: &Path) -> Result<(), String> {
     block.save_with_config(path).map_err(text)?;
     let loaded = GruBlock::from_file(path, &Device::flex()).map_err(text)?;
     expect("w_hh", loaded.layers[0].w_hh.dtype(), DType::F16)?;
-    #[allow(deprecated)] // Supported as long as it exists.
-    let ndarray = Device::ndarray();
-    fails(GruBlock::from_file(path, &ndarray), "does not support F16")
+    let without = GruBlock::from_file(path, &other_device());
+    fails(without, "does not support F16")
 }

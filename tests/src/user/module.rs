@@ -1,6 +1,7 @@
 //! What `#[derive(Module)]` adds to a block: gradients on and off, other devices, adapters.
 
 use super::{H, I, N, Test, equal, expect, input, outputs, values};
+use crate::backends::other_device;
 use burn::{
     module::{Lora, Module},
     nn::DropoutConfig,
@@ -78,9 +79,7 @@ fn freeze_and_unfreeze(device: &Device) -> Result<(), String> {
 
 /// To the other CPU backend and back.
 fn to_device(device: &Device) -> Result<(), String> {
-    // Burn deprecates NdArray. Its users are supported as long as it exists.
-    #[allow(deprecated)]
-    let others = [Device::flex(), Device::ndarray()];
+    let others = [Device::flex(), other_device()];
     let block = block(device);
     let expected = outputs(&block, device);
     for other in others {

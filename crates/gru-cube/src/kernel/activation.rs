@@ -93,7 +93,7 @@ pub(crate) fn phi_slope(y: f32, #[comptime] phi: Phi) -> f32 {
         Phi::Sigmoid => y * (1.0f32 - y),
         Phi::ScaledTanh(alpha, beta) => {
             // β(α − y²/α), exactly 0 at ±α.
-            let factor = f32::new(comptime!(beta.value() / alpha.value()));
+            let factor = constant(comptime!(beta.value() / alpha.value()));
             factor * ((number(alpha) - y) * (number(alpha) + y))
         }
         Phi::Relu | Phi::ThresholdedRelu(_) => select(y > 0.0f32, 1.0f32, 0.0f32),
@@ -110,11 +110,11 @@ pub(crate) fn phi_slope(y: f32, #[comptime] phi: Phi) -> f32 {
 /// function sums the series; the first omitted term is below `2⁻²⁶` of the sum.
 #[cube]
 fn rise(x: f32, e: f32) -> f32 {
-    let mut series = f32::new(comptime!(-1.0 / 40320.0));
+    let mut series = constant(comptime!(-1.0 / 40320.0));
     #[unroll]
     for k in 0..7u32 {
         let term = comptime!([5040.0, -720.0, 120.0, -24.0, 6.0, -2.0, 1.0f32][k as usize]);
-        series = series * x + f32::new(comptime!(1.0 / term));
+        series = series * x + constant(comptime!(1.0 / term));
     }
     select(x < 0.5f32, series * x, 1.0f32 - e)
 }
@@ -125,10 +125,10 @@ fn rise(x: f32, e: f32) -> f32 {
 fn ln_above_1(e: f32) -> f32 {
     let s = e / (2.0f32 + e);
     let square = s * s;
-    let mut series = f32::new(comptime!(1.0 / 13.0));
+    let mut series = constant(comptime!(1.0 / 13.0));
     #[unroll]
     for k in 0..6u32 {
-        series = series * square + f32::new(comptime!(1.0 / (11.0 - 2.0 * k as f32)));
+        series = series * square + constant(comptime!(1.0 / (11.0 - 2.0 * k as f32)));
     }
     2.0f32 * s * series
 }
@@ -147,5 +147,11 @@ pub(crate) fn is_nan(x: f32) -> bool {
 
 #[cube]
 pub(crate) fn number(#[comptime] number: Number) -> f32 {
-    f32::new(comptime!(number.value()))
+    constant(comptime!(number.value()))
+}
+
+/// A constant of a kernel. `f32::new` takes a float64 from CubeCL 0.12 on.
+#[cube]
+fn constant(#[comptime] value: f32) -> f32 {
+    value.runtime()
 }

@@ -1,6 +1,7 @@
 //! Element-wise mathematics of a step around the candidate and the blend.
 
 use super::{
+    activation::number,
     gate::{blend, clip, gate_slope, gate_value},
     rule::{Rule, ZoneoutKind},
 };
@@ -56,7 +57,7 @@ pub(crate) fn blend_back(
         d * (1.0 - kept)
     };
     let inner = if comptime!(rule.clip_state.is_some()) {
-        let c = f32::new(comptime!(rule.clip_state.unwrap().value()));
+        let c = number(comptime!(rule.clip_state.unwrap()));
         select(blend(previous, z, new, rule).abs() > c, 0.0f32, through)
     } else {
         through

@@ -1,10 +1,10 @@
 //! What a layer keeps between calls.
 
-#[cfg(any(feature = "ndarray", feature = "flex"))]
+#[cfg(feature = "cpu-kernels")]
 pub(crate) use crate::backend::cpu::Memory;
 
 /// Nothing, without the CPU backends.
-#[cfg(not(any(feature = "ndarray", feature = "flex")))]
+#[cfg(not(feature = "cpu-kernels"))]
 #[derive(Debug, Default)]
 pub(crate) struct Memory;
 

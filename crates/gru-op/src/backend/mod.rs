@@ -8,24 +8,12 @@
 #![allow(deprecated)]
 // Without a backend, Burn's dispatch does not use the arguments.
 #![cfg_attr(
-    not(any(
-        feature = "ndarray",
-        feature = "flex",
-        feature = "cube",
-        feature = "tch",
-        feature = "remote",
-        feature = "capture"
-    )),
+    not(any(feature = "cpu-kernels", feature = "cube", feature = "router")),
     allow(unused_variables)
 )]
 
 /// Implements the operator for a backend by two functions of a module. Textual scope: the modules below use it.
-#[cfg(any(
-    feature = "ndarray",
-    feature = "flex",
-    feature = "fusion",
-    feature = "router"
-))]
+#[cfg(any(feature = "cpu-kernels", feature = "fusion", feature = "router"))]
 macro_rules! implement {
     ($($module:ident)::+: $($header:tt)+) => {
         $($header)+ {
@@ -54,7 +42,7 @@ mod call;
 #[cfg(all(test, feature = "flex"))]
 mod cases;
 pub(crate) mod composed;
-#[cfg(any(feature = "ndarray", feature = "flex"))]
+#[cfg(feature = "cpu-kernels")]
 pub(crate) mod cpu;
 #[cfg(feature = "cube")]
 mod cube;
@@ -84,7 +72,6 @@ use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
     NdArray: cfg(feature = "ndarray"),
     Flex: cfg(feature = "flex"),
     Cube: cfg(feature = "cube"),
-    LibTorch: cfg(feature = "tch"),
     Remote: cfg(feature = "remote"),
     Capture: cfg(feature = "capture"),
     Autodiff: cfg(feature = "autodiff")
@@ -107,7 +94,3 @@ pub trait GruBackend: Backend {
         padded::gradients(call, saved, d_states, wanted, composed::gradients::<Self>)
     }
 }
-
-// In Burn's operations.
-#[cfg(feature = "tch")]
-impl GruBackend for burn::backend::LibTorch {}

@@ -180,7 +180,7 @@ impl GruBlock {
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
         check_sequence(op, &x, layout, &options, self.sizes(op));
-        #[cfg(any(feature = "ndarray", feature = "flex"))]
+        #[cfg(feature = "cpu-kernels")]
         if let Some(prepared) = self.prepared_for(&x, &options) {
             return prepared.run_checked(op, x, layout, options);
         }

@@ -1,6 +1,7 @@
 //! A call as the kernels read it.
 
-use super::{Prim, dense};
+use super::Prim;
+use super::tensor::{dense, handle};
 use crate::backend::{GruCall, padded::Places};
 use burn::{backend::TensorMetadata, tensor::DType};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
@@ -73,7 +74,7 @@ pub(super) fn recurrence(call: &GruCall<CubeBackend>) -> Recurrence {
         lengths,
         inputs: Inputs {
             sequence: Sequence {
-                x: x.handle,
+                x: handle(&x),
                 h0: h0.map(dense),
                 recurrent_mask: recurrent_mask.map(dense),
                 step_mask: step_mask.map(dense),

@@ -9,7 +9,9 @@ mod over_rows;
 mod products;
 mod recompute;
 mod self_test;
+mod tensor;
 
+use self::tensor::{buffer, client, dense, empty};
 use self::{products::BackwardDone, self_test::NotRun};
 
 use crate::{
@@ -19,13 +21,10 @@ use crate::{
     backend::{GruBackend, GruCall, GruGradients, GruSaved},
 };
 use burn::{
-    backend::tensor::FloatTensor,
-    tensor::{DType, Shape},
+    backend::{TensorMetadata, tensor::FloatTensor},
+    tensor::DType,
 };
-use burn_cubecl::{
-    CubeBackend, kernel::into_contiguous, ops::numeric::empty_device_contiguous_dtype,
-    tensor::CubeTensor,
-};
+use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::server::Handle;
 use gru_cube::{Buffers, Limits, Plan, Recurrence, Settings, Starts, Strategy};
 use gru_spec::{PerInput, Reset, Sizes};
@@ -71,42 +70,12 @@ fn gradients(
     })
 }
 
-/// The buffer of a tensor, dense and row-major.
-fn dense(tensor: CubeTensor) -> Handle {
-    buffer(&into_contiguous(tensor))
-}
-
-/// The buffer of a dense tensor.
-///
-/// # Panics
-/// If the tensor is not dense. Kernels receive no strides. On CUDA and ROCm, Burn pads the rows of new tensors.
-fn buffer(tensor: &CubeTensor) -> Handle {
-    assert!(
-        tensor.is_contiguous(),
-        "gru-op: shape {:?}: expected a dense tensor, got strides {:?}",
-        tensor.meta.shape(),
-        tensor.meta.strides()
-    );
-    tensor.handle.clone()
-}
-
-/// An uninitialized tensor on the device of `like`.
-fn empty<const D: usize>(like: &CubeTensor, shape: [usize; D], dtype: DType) -> CubeTensor {
-    let (client, device) = (like.client.clone(), like.device.clone());
-    empty_device_contiguous_dtype(client, device, Shape::new(shape), dtype)
-}
-
 /// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates. The states are dense.
 fn lhs(recurrence: &Recurrence, states: &CubeTensor, gates: Option<&Handle>) -> Prim<CubeBackend> {
     let Sizes { h, .. } = recurrence.sizes;
-    let g = empty(states, [recurrence.sizes.rows(), h], states.dtype);
-    gru_cube::recurrent_inputs(
-        &states.client,
-        recurrence,
-        &buffer(states),
-        gates,
-        &buffer(&g),
-    );
+    let g = empty(states, [recurrence.sizes.rows(), h], states.dtype());
+    let (client, states) = (client(states), buffer(states));
+    gru_cube::recurrent_inputs(client, recurrence, &states, gates, &buffer(&g));
     Prim(g)
 }
 
@@ -116,7 +85,7 @@ fn lhs(recurrence: &Recurrence, states: &CubeTensor, gates: Option<&Handle>) -> 
 /// # Panics
 /// If a forced schedule is not allowed.
 fn run(call: &GruCall<CubeBackend>, recurrence: &Recurrence, buffers: &Buffers) -> bool {
-    let (settings, client) = (Settings::current(), &call.inputs.sequence.x.client);
+    let (settings, client) = (Settings::current(), client(&call.inputs.sequence.x));
     let strategy = match buffers {
         Buffers::Forward { .. } => settings.forward,
         Buffers::Backward { .. } => settings.backward,
@@ -172,7 +141,7 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
     let in_and_out = (features + h)
         .saturating_mul(n * t)
         .saturating_mul(x.dtype().size());
-    let least = chunks::min_bytes(Limits::of(&states.client).cubes);
+    let least = chunks::min_bytes(Limits::of(client(&states)).cubes);
     let limit = match (w_ih, keep) {
         // x is p already.
         (None, _) => usize::MAX,
@@ -247,7 +216,7 @@ fn run_backward(
     let d_gates = if in_place {
         Prim::<CubeBackend>(kept.clone()).reshape(shape).0
     } else {
-        empty(&kept, shape, kept.dtype)
+        empty(&kept, shape, kept.dtype())
     };
     let state_rows = match recurrence.starts {
         Starts::FromState => 2 * n,

@@ -1,5 +1,6 @@
 //! The gradients of inputs and weights, by large products over all steps.
 
+use super::tensor::{client, first_columns};
 use super::{call, lhs, over_rows};
 use crate::backend::{
     GruCall,
@@ -39,7 +40,7 @@ pub(super) fn gradients_of_inputs(
     let d_p = first_columns(&d_gates, 3 * h);
     let last = call.spec.saved_per_unit();
     let x = &whole.inputs.sequence.x;
-    let cubes = Limits::of(&states.client).cubes;
+    let cubes = Limits::of(client(states)).cubes;
     let product =
         |lhs: &Prim<CubeBackend>, rhs: &Prim<CubeBackend>| over_rows::product(lhs, rhs, cubes);
     let w_ih = wanted
@@ -87,12 +88,4 @@ pub(super) fn gradients_of_inputs(
             Starts::None | Starts::FromZeros => Prim::zeros([n, h], &whole.inputs.weights.w_hh),
         }),
     }
-}
-
-/// The first columns of a matrix. Burn's slice copies them if the bytes of the others are no multiple of an alignment,
-/// on CUDA 512.
-fn first_columns(matrix: &Prim<CubeBackend>, columns: usize) -> Prim<CubeBackend> {
-    let mut first = matrix.clone();
-    first.0.meta.shape[1] = columns;
-    first
 }

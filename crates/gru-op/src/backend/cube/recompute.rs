@@ -2,9 +2,10 @@
 //! recomputed, so that memory for the gates of all steps is not needed.
 
 use super::{
-    NotDone, Prim, backward, buffer,
+    NotDone, Prim, backward,
     call::{is_padding, recurrence, valid},
-    chunks, dense, empty, lhs,
+    chunks, lhs,
+    tensor::{buffer, client, dense, empty},
 };
 use crate::backend::{GruCall, GruGradients, composed::ComposedCall, padded::Places};
 use burn::{backend::Backend, tensor::DType};
@@ -24,7 +25,7 @@ pub(super) fn gradients(
     let [states, d_states] = [states, d_states].map(|tensor| Prim::<CubeBackend>(tensor.clone()));
     let per_step = whole.sizes.n * 3 * whole.sizes.h * x.dtype().size();
     // A chunk needs p, q, g and its gates at the same time, several times the bytes of p.
-    let limit = chunks::min_bytes(Limits::of(&states.0.client).cubes) / 2;
+    let limit = chunks::min_bytes(Limits::of(client(&states.0)).cubes) / 2;
     let all = chunks::chunks(whole.sizes.t, per_step, limit);
     // The gradient of x, with every chunk at its place. A single chunk returns its own buffer.
     let mut d_x = (wanted.x && all.len() > 1)
@@ -87,13 +88,13 @@ fn gates(
         None => x,
     };
     recurrence.inputs.sequence.x = dense(p.0);
-    let client = &states.0.client;
     let h = whole.sizes.h;
     let width = spec.saved_per_unit() * h;
     let gates = empty(&states.0, whole.sequence_shape(width), states.dtype());
     let g = lhs(recurrence, &into_contiguous(states.0.clone()), None);
     let w_hh = &whole.inputs.weights.w_hh;
     let columns = |from: usize, to: usize| w_hh.narrow(1, from * h..to * h);
+    let client = client(&states.0);
     let make = |products| gru_cube::gates(client, recurrence, &products, &buffer(&gates));
     match spec.reset {
         Reset::AfterMatmul => {

@@ -7,6 +7,7 @@
 mod small;
 
 use self::small::Small;
+use super::tensor::client;
 use crate::backend::GruCall;
 use burn_cubecl::CubeBackend;
 use cubecl::server::{IoError, LaunchError, ServerError};
@@ -127,7 +128,7 @@ pub(super) fn test(
     buffers: &Buffers,
     plan: Plan,
 ) -> Result<(), NotRun> {
-    let client = &call.inputs.sequence.x.client;
+    let client = client(&call.inputs.sequence.x);
     if cfg!(target_family = "wasm") || client.is_capturing() {
         return Ok(());
     }

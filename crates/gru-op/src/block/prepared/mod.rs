@@ -1,6 +1,6 @@
 //! A block that is prepared for inference.
 
-#[cfg(any(feature = "ndarray", feature = "flex"))]
+#[cfg(feature = "cpu-kernels")]
 mod cpu;
 
 use super::{
@@ -78,7 +78,7 @@ impl GruBlock {
             device,
             dtype,
         };
-        #[cfg(any(feature = "ndarray", feature = "flex"))]
+        #[cfg(feature = "cpu-kernels")]
         if is_on_cpu {
             let stack = cpu::stack(self, weights, precision)?;
             return Ok(prepared(Kind::Stack(Arc::new(stack))));
@@ -123,7 +123,7 @@ pub struct PreparedGru {
 
 #[derive(Debug, Clone)]
 enum Kind {
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    #[cfg(feature = "cpu-kernels")]
     Stack(Arc<gru_cpu::Stack>),
     /// Of another backend.
     Block(Arc<GruBlock>),
@@ -212,7 +212,7 @@ impl PreparedGru {
         options: SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
         match &self.kind {
-            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            #[cfg(feature = "cpu-kernels")]
             Kind::Stack(stack) => cpu::forward(self, stack, x, layout, options),
             Kind::Block(block) => block.run_layers(op, x, layout, options),
         }
@@ -236,7 +236,7 @@ impl PreparedGru {
     ///     assert_eq!(y.len(), 4);
     /// }
     /// ```
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    #[cfg(feature = "cpu-kernels")]
     pub fn stream(&self, rows: usize) -> gru_cpu::StackStream {
         const OP: &str = "PreparedGru::stream";
         let Some(stack) = self.stack() else {
@@ -250,7 +250,7 @@ impl PreparedGru {
     }
 
     /// The weights for use without Burn, on Flex and ndarray.
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    #[cfg(feature = "cpu-kernels")]
     pub fn stack(&self) -> Option<&Arc<gru_cpu::Stack>> {
         match &self.kind {
             Kind::Stack(stack) => Some(stack),
@@ -259,7 +259,7 @@ impl PreparedGru {
     }
 
     /// How much each matrix was rounded. Empty for [`Precision::Full`].
-    #[cfg(any(feature = "ndarray", feature = "flex"))]
+    #[cfg(feature = "cpu-kernels")]
     pub fn rounding(&self) -> Vec<gru_cpu::Rounding> {
         self.stack().map_or(Vec::new(), |stack| stack.rounding())
     }
@@ -267,7 +267,7 @@ impl PreparedGru {
     /// Bytes of the weights and biases.
     pub fn bytes(&self) -> usize {
         match &self.kind {
-            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            #[cfg(feature = "cpu-kernels")]
             Kind::Stack(stack) => stack.bytes(),
             Kind::Block(block) => block.num_params() * self.dtype.size(),
         }
@@ -281,7 +281,7 @@ impl PreparedGru {
     /// The precision of the weights.
     pub fn precision(&self) -> Precision {
         match &self.kind {
-            #[cfg(any(feature = "ndarray", feature = "flex"))]
+            #[cfg(feature = "cpu-kernels")]
             Kind::Stack(stack) => stack.precision(),
             Kind::Block(_) => Precision::Full,
         }

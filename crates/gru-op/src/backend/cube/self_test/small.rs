@@ -5,10 +5,11 @@ use crate::backend::{
     GruCall,
     composed::prim::Prim,
     cube::{
-        buffer,
         call::{recurrence, with_codes},
+        tensor::{buffer, client},
     },
 };
+use burn::backend::TensorMetadata;
 use burn::tensor::{DType, TensorData};
 use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use gru_cpu::{Gradients, Gru};
@@ -114,7 +115,7 @@ impl<'a> Small<'a> {
     /// Tests the kernels of a pass with such buffers.
     pub(super) fn test(&self, plan: &Plan, buffers: &Buffers) -> Result<(), Failure> {
         let [states, gates, d_gates, d_h0] = self.expected();
-        let dtype = self.call.inputs.sequence.x.dtype;
+        let dtype = self.call.inputs.sequence.x.dtype();
         let upload = |values: &[f32]| self.tensor(values, &[values.len()], dtype);
         // NaN shows values that a kernel does not write.
         let nan = |like: &[f32]| upload(&vec![f32::NAN; like.len()]);
@@ -154,19 +155,19 @@ impl<'a> Small<'a> {
 
     fn run(&self, plan: &Plan, buffers: &Buffers) -> Result<(), Failure> {
         let x = &self.call.inputs.sequence.x;
-        let tensor = |(values, shape): (Vec<f32>, Shape)| self.tensor(&values, &shape, x.dtype);
+        let tensor = |(values, shape): (Vec<f32>, Shape)| self.tensor(&values, &shape, x.dtype());
         let small = GruCall {
             inputs: self.inputs.clone().map(tensor),
             lengths: Lengths::All,
             ..self.call.clone()
         };
         let small = with_codes(&small).expect("a call of the kernels");
-        Ok(plan.run(&x.client, &recurrence(&small), buffers)?)
+        Ok(plan.run(client(x), &recurrence(&small), buffers)?)
     }
 
     fn tensor(&self, values: &[f32], shape: &[usize], dtype: DType) -> CubeTensor {
         let data = TensorData::new(values.to_vec(), shape).convert_dtype(dtype);
-        Prim::<CubeBackend>::of_data(data, &self.call.inputs.sequence.x.device).0
+        Prim::<CubeBackend>::of_data(data, &self.call.inputs.sequence.x.device()).0
     }
 
     fn judge(
@@ -176,16 +177,11 @@ impl<'a> Small<'a> {
         expected: &[f32],
         may_jump: bool,
     ) -> Result<(), Failure> {
-        let bytes = got.client.read_one(got.handle)?;
-        let got = TensorData::from_bytes(bytes, [expected.len()], got.dtype);
+        let bytes = client(&got).read_one(buffer(&got))?;
+        let got = TensorData::from_bytes(bytes, [expected.len()], got.dtype());
         let got: Vec<f32> = got.iter().collect();
-        judge(
-            name,
-            &got,
-            expected,
-            self.call.inputs.sequence.x.dtype,
-            may_jump,
-        )
+        let dtype = self.call.inputs.sequence.x.dtype();
+        judge(name, &got, expected, dtype, may_jump)
     }
 }
 
