@@ -63,7 +63,7 @@ use burn::backend::{Backend, backend_extension, tensor::FloatTensor};
 ///
 /// # Other backends
 ///
-/// All backends of Burn's `Device` implement this trait here. For another one, write
+/// All backends of Burn's `Device` except LibTorch implement this trait here. For another one, write
 /// `impl GruBackend for MyBackend {}` in the crate that defines `MyBackend`. Then call
 /// `MyBackend::gru_forward(..)`, or `Autodiff::<MyBackend>::gru_forward(..)` for the hand-written backward.
 /// [`GruBlock`](crate::GruBlock) and the functions on `Tensor` use Burn's `Device`, whose list is closed. They
