@@ -17,16 +17,16 @@ pub fn cores() -> Vec<usize> {
 }
 
 /// Restricts this process, and the peers that it starts later, to the last of its cores. Says which.
-pub fn pin(threads: usize) -> String {
+pub fn pin(count: usize) -> String {
     #[cfg(target_os = "linux")]
     {
         use rustix::thread::{CpuSet, sched_setaffinity};
         static ALL: OnceLock<Vec<usize>> = OnceLock::new();
         let all = ALL.get_or_init(cores);
-        if threads > all.len() {
+        if count > all.len() {
             return format!("not pinned: {} cores", all.len());
         }
-        let chosen = &all[all.len() - threads..];
+        let chosen = &all[all.len() - count..];
         let mut set = CpuSet::new();
         chosen.iter().for_each(|&core| set.set(core));
         match sched_setaffinity(None, &set) {
@@ -35,7 +35,7 @@ pub fn pin(threads: usize) -> String {
         }
     }
     #[cfg(not(target_os = "linux"))]
-    format!("not pinned: {threads} threads on a system without sched_setaffinity")
+    format!("not pinned to {count} cores: the system has no sched_setaffinity")
 }
 
 /// The model name of the CPU.

@@ -13,7 +13,7 @@ use gru_op::{
 
 use crate::{
     burn_gru::{BurnLayer, burn_layer, each_step},
-    problem::{Kind, Mode, Problem, Shape},
+    problem::{Kind, Problem, Shape},
 };
 
 /// Tensors by name, in the order of [`crate::peer`].
@@ -24,28 +24,13 @@ pub type Outputs = Vec<(String, Vec<f32>)>;
 pub enum Program {
     /// `GruBlock`.
     Block,
-    /// `GruBlock::prepare` in full precision, for inference.
-    Prepared,
+    /// `GruBlock::prepare`, for inference.
+    Prepared(Precision),
     /// Burn's `Gru` or `BiGru`.
     Burn,
-    /// The loss of the others and its gradient, without a layer.
-    Loss,
-}
-
-impl Program {
-    /// The only mode that it has, if it has one only.
-    pub fn only(self) -> Option<Mode> {
-        match self {
-            Self::Prepared => Some(Mode::Infer),
-            Self::Loss => Some(Mode::ForwardBackward),
-            Self::Block | Self::Burn => None,
-        }
-    }
 }
 
 enum Layers {
-    /// The output is a constant.
-    Loss,
     Block(GruBlock),
     Prepared(Box<PreparedGru>),
     /// A layer each.
@@ -62,7 +47,7 @@ pub struct Layer {
     h0: Tensor<3>,
     upstream: Tensor<3>,
     is_packed: bool,
-    mode: Mode,
+    trains: bool,
 }
 
 /// The results of a call.
@@ -75,18 +60,18 @@ struct Results {
 }
 
 impl Layer {
-    /// A program that has this mode, with numbers of type `dtype`. It is float32 for Burn's layers.
+    /// A program, with a backward pass or without, with numbers of type `dtype`. It is float32 for Burn's layers.
     pub fn new(
         problem: &Problem,
         program: Program,
-        mode: Mode,
+        trains: bool,
         device: &Device,
         dtype: DType,
     ) -> Self {
-        let device = match mode {
-            Mode::Infer => device.clone(),
-            Mode::ForwardBackward => device.clone().autodiff(),
-        };
+        let mut device = device.clone();
+        if trains {
+            device = device.autodiff();
+        }
         let shape = problem.shape;
         let [n, t, i, h, layers, directions] = shape.sizes;
         let tensor = |floats: &[f32], dims: [usize; 3]| {
@@ -123,9 +108,7 @@ impl Layer {
             })
             .collect();
         let layers_and_directions = layers * directions;
-        let layers = if program == Program::Loss {
-            Layers::Loss
-        } else if program == Program::Burn {
+        let layers = if program == Program::Burn {
             let layers = weights.chunks(directions);
             Layers::Burn(layers.map(|of| burn_layer(of, &device)).collect())
         } else {
@@ -134,8 +117,8 @@ impl Layer {
                 .with_bidirectional(directions == 2)
                 .init_with(weights);
             let block = block.expect("the shapes match the configuration");
-            if program == Program::Prepared {
-                Layers::Prepared(Box::new(block.prepare(Precision::Full)))
+            if let Program::Prepared(precision) = program {
+                Layers::Prepared(Box::new(block.prepare(precision)))
             } else {
                 Layers::Block(block)
             }
@@ -149,7 +132,7 @@ impl Layer {
             h0: tensor(&problem.h0, [layers_and_directions, n, h]),
             upstream,
             is_packed,
-            mode,
+            trains,
         }
     }
 
@@ -176,7 +159,6 @@ impl Layer {
     /// What a reader of the times must know.
     pub fn note(&self) -> &'static str {
         match (&self.layers, self.shape.kind) {
-            (Layers::Loss, _) => "no layer",
             (Layers::Block(_) | Layers::Prepared(_), _) | (_, Kind::Dense) => "",
             (_, Kind::Starts(_) | Kind::Documents) => "a call per step",
             (_, Kind::Lengths(_) | Kind::Packed) => "dense and padded",
@@ -185,7 +167,7 @@ impl Layer {
 
     fn run(&self) -> Results {
         let (mut x, mut h0) = (self.x.clone(), self.h0.clone());
-        if self.mode == Mode::ForwardBackward {
+        if self.trains {
             (x, h0) = (x.require_grad(), h0.require_grad());
         }
         let inputs = [x.clone(), h0.clone()];
@@ -201,9 +183,9 @@ impl Layer {
                 |x, lengths, h0| gru.forward_packed(x, lengths, h0),
             ),
             Layers::Burn(layers) => self.burn(layers, x, h0),
-            Layers::Loss => (self.upstream.clone().require_grad(), None),
         };
-        let gradients = (self.mode == Mode::ForwardBackward)
+        let gradients = self
+            .trains
             .then(|| (y.clone() * self.upstream.clone()).sum().backward());
         Results {
             y,
@@ -267,9 +249,6 @@ impl Layer {
     /// The numbers of one call, padded, with weights in PyTorch's layout.
     pub fn outputs(&self) -> Outputs {
         let results = self.run();
-        if matches!(self.layers, Layers::Loss) {
-            return Vec::new();
-        }
         let padded = |x: Tensor<3>| match &self.lengths {
             Some(lengths) if self.is_packed => unpack(x.squeeze_dim(0), lengths),
             _ => x,
@@ -333,7 +312,7 @@ impl Layer {
                 });
                 layers.collect()
             }
-            Layers::Prepared(_) | Layers::Loss => Vec::new(),
+            Layers::Prepared(_) => Vec::new(),
             Layers::Burn(layers) => {
                 let layers = layers.iter().flat_map(|layer| match layer {
                     BurnLayer::One(gru) => vec![gates(gru)],

@@ -1,12 +1,12 @@
-//! Compares gru-op, Burn's own `Gru`, candle, PyTorch, ONNX Runtime and oneDNN on the CPU, and makes the tables of the
+//! Compares gru-op, Burn's own `Gru`, PyTorch, ONNX Runtime, oneDNN and others on the CPU, and makes the tables of the
 //! documents.
 //!
 //!     cargo run --release -p gru-benches -- [OPTIONS]
 //!     cargo run --release -p gru-benches -- tables [--write]
 //!
 //! `--help` lists the options. The features wgpu, vulkan, metal and cuda add the peers gru-op-wgpu, burn-wgpu, gru-op-cuda,
-//! burn-cuda, torch-cuda, torch-cuda-tf32, and gru-op-cuda-float16 and the like. prepared-flex is `GruBlock::prepare`,
-//! loss-flex only the loss and its gradient.
+//! burn-cuda, torch-cuda, torch-cuda-tf32, and gru-op-cuda-float16 and the like. prepared-flex is `GruBlock::prepare`.
+//! Peers with fewer bits are prepared-flex-bf16, openvino-bf16, prepared-flex-int8 and ncnn-int8.
 //!
 //! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
 //! sample of each peer, then the next sample of each peer. Calls below a millisecond are timed in batches. A peer that is
@@ -20,6 +20,7 @@ mod facts;
 mod layer;
 mod peer;
 mod problem;
+mod protocol;
 mod record;
 mod serve;
 mod tables;
@@ -35,12 +36,13 @@ use clap::{
 };
 
 use crate::{
-    peer::{NoAnswer, Peer},
+    peer::Peer,
     problem::{Mode, Problem, SHAPES, Shape},
     record::{Record, Row},
 };
 
-const PEERS: &str = "gru-op-flex,prepared-flex,burn-flex,candle,torch,torch-cell,torch-split,torchrl,onnxruntime,onednn";
+const PEERS: &str = "gru-op-flex,prepared-flex,burn-flex,candle,rten,tract,ncnn,paddle,torch,torch-cell,torch-split,torchrl,\
+    onnxruntime,openvino,onednn";
 
 const SAMPLES: usize = 31;
 const SECONDS: usize = 8;
@@ -115,6 +117,10 @@ struct Options {
     #[arg(long, value_delimiter = ',', value_parser = positive(), default_values_t = [facts::cores().len()])]
     threads: Vec<usize>,
 
+    /// The cores of each peer. Default: as many as threads
+    #[arg(long, value_parser = positive())]
+    cores: Option<usize>,
+
     /// Samples of each peer
     #[arg(long, value_parser = positive(), default_value_t = SAMPLES)]
     samples: usize,
@@ -123,7 +129,7 @@ struct Options {
     #[arg(long, value_parser = positive(), default_value_t = SECONDS)]
     seconds: usize,
 
-    /// Add the rows to this record, and replace older rows. Not with fewer samples or seconds than the default
+    /// Add the rows to this record, and replace older rows. Not with fewer than 7 samples
     #[arg(long)]
     csv: Option<PathBuf>,
 
@@ -145,29 +151,25 @@ fn shape(name: &str) -> Result<&'static Shape, String> {
 }
 
 fn compare(options: &Options) -> Result<(), String> {
-    let is_short = options.samples < SAMPLES || options.seconds < SECONDS;
     // The checkout may change later.
     facts::commit();
     facts::date();
-    let mut record = match &options.csv {
-        Some(_) if is_short => {
-            return Err(format!(
-                "--csv: expected at least {SAMPLES} samples and {SECONDS} seconds"
-            ));
-        }
-        Some(path) => Some(Record::open(path)?),
-        None => None,
-    };
+    if options.csv.is_some() && options.samples < LEAST_SAMPLES {
+        return Err(format!("--csv: expected at least {LEAST_SAMPLES} samples"));
+    }
+    let mut record = options.csv.as_deref().map(Record::open).transpose()?;
     let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
     options.threads.iter().try_for_each(|&threads| {
-        let pinned = facts::pin(threads);
+        let pinned = facts::pin(options.cores.unwrap_or(threads));
         println!("{threads} threads, {pinned}");
+        let is_usual = options.cores.is_none() && !pinned.starts_with("not");
+        let note = if is_usual { "" } else { &pinned };
         let mut peers = start(options, threads)?;
         for shape in &options.shapes {
             for &mode in &options.modes {
                 let rows = compare_row(options, shape, mode, threads, &mut peers, scratch.path())?;
                 if let Some(record) = &mut record {
-                    record.add(rows, &pinned)?;
+                    record.add(rows, note)?;
                 }
             }
         }
@@ -177,23 +179,19 @@ fn compare(options: &Options) -> Result<(), String> {
 
 /// Starts all peers.
 fn start(options: &Options, threads: usize) -> Result<Vec<Peer>, String> {
-    let start = |name: &String| {
+    let mut peers = Vec::new();
+    for name in &options.peers {
         let mut command = peer::command(name, &options.folder.join("bin"))?;
-        for pool in ["RAYON", "MATMUL", "OMP", "MKL"] {
+        for pool in ["RAYON", "MATMUL", "OMP", "MKL", "RTEN"] {
             command.env(format!("{pool}_NUM_THREADS"), threads.to_string());
         }
-        let peer = Peer::start(name, command.envs(KEEP_MEMORY))?;
+        let peer = Peer::start(name, command.envs(KEEP_MEMORY)).map_err(|reason| {
+            format!("{name}: missing, {reason}. `benches/peers/install` installs it, --peers selects others")
+        })?;
         println!("{name}: {}", peer.version);
-        Ok(peer)
-    };
-    let started = options.peers.iter().map(|name| {
-        start(name).map_err(|reason: String| {
-            format!(
-                "{name}: missing, {reason}. `benches/peers/install` installs it, --peers selects others"
-            )
-        })
-    });
-    started.collect()
+        peers.push(peer);
+    }
+    Ok(peers)
 }
 
 /// Lets glibc keep freed memory. Otherwise it returns most of a call's memory to the system, because a peer frees
@@ -223,13 +221,10 @@ const ATTEMPTS: usize = 3;
 struct Runner<'a> {
     peer: &'a mut Peer,
     note: String,
-    difference: Option<f64>,
     /// Untimed and timed calls of a sample.
     warm_up: usize,
     batch: usize,
     samples: Vec<f64>,
-    /// Milliseconds of all samples.
-    spent: f64,
 }
 
 fn compare_row(
@@ -255,33 +250,27 @@ fn compare_row(
     let mut outputs = Vec::new();
     for peer in peers {
         let out = scratch.join(format!("{}.out", peer.name));
-        match peer.prepare(&file, mode, &out) {
+        match peer.prepare(&file, mode, &out)? {
             Ok((names, note)) => {
+                // oneDNN ignores starts, and then has no outputs.
                 if !names.is_empty() {
-                    outputs.push(agree::Outputs::read(
-                        &peer.name, &names, &out, &problem, mode,
-                    )?);
+                    let read = agree::Outputs::read(&peer.name, &names, &out, &problem, mode);
+                    outputs.push(read?);
                 }
                 runners.push(Runner {
                     peer,
                     note,
-                    difference: None,
                     warm_up: 0,
                     batch: 1,
                     samples: Vec::new(),
-                    spent: 0.0,
                 });
             }
-            Err(NoAnswer::Declined(reason)) => println!("{:16} {reason}", peer.name),
-            Err(NoAnswer::Failed(reason)) => return Err(reason),
+            Err(reason) => println!("{:16} {reason}", peer.name),
         }
     }
     let rounding = agree::rounding(&options.peers);
     let differences = agree::check(&outputs, &problem, rounding)?;
     drop(outputs);
-    for runner in &mut runners {
-        runner.difference = differences.get(&runner.peer.name).copied();
-    }
     runners.iter_mut().try_for_each(Runner::choose_batch)?;
     let mut steal = 0.0;
     for _ in 0..ATTEMPTS {
@@ -293,7 +282,18 @@ fn compare_row(
     }
     let rows: Vec<Row> = runners
         .into_iter()
-        .map(|runner| runner.row(shape, mode, threads, steal))
+        .map(|runner| {
+            let peer = (runner.peer.name.as_str(), runner.peer.version.as_str());
+            let row = Row::new(peer, (shape.name, mode.name(), threads), &runner.samples);
+            Row {
+                batch: Some(runner.batch),
+                gflops: shape.flops(mode) / (row.median_ms * 1e6),
+                difference: differences.get(&runner.peer.name).copied(),
+                steal_percent: Some(steal),
+                note: runner.note,
+                ..row
+            }
+        })
         .collect();
     let ours = rows.iter().find(|row| row.peer.starts_with("gru-op"));
     for row in &rows {
@@ -310,14 +310,15 @@ fn compare_row(
 fn take_samples(options: &Options, runners: &mut [Runner]) -> Result<f64, String> {
     for runner in &mut *runners {
         runner.samples.clear();
-        runner.spent = 0.0;
     }
     let before = facts::steal();
     let limit = options.seconds as f64 * 1e3;
     for round in 0..options.samples {
         for runner in &mut *runners {
-            if round < LEAST_SAMPLES || runner.spent <= limit {
-                runner.take_sample()?;
+            let spent = runner.samples.iter().sum::<f64>() * runner.batch as f64;
+            if round < LEAST_SAMPLES || spent <= limit {
+                let ms = runner.peer.sample(runner.warm_up, runner.batch)?;
+                runner.samples.push(ms);
             }
         }
     }
@@ -335,25 +336,5 @@ impl Runner<'_> {
         self.warm_up = if one < LONG_MS { calls(WARM_UP_MS) } else { 0 };
         self.batch = calls(1.0);
         Ok(())
-    }
-
-    fn take_sample(&mut self) -> Result<(), String> {
-        let ms = self.peer.sample(self.warm_up, self.batch)?;
-        self.spent += ms * self.batch as f64;
-        self.samples.push(ms);
-        Ok(())
-    }
-
-    fn row(self, shape: &Shape, mode: Mode, threads: usize, steal: f64) -> Row {
-        let peer = (self.peer.name.as_str(), self.peer.version.as_str());
-        let row = Row::new(peer, (shape.name, mode.name(), threads), &self.samples);
-        Row {
-            batch: Some(self.batch),
-            gflops: shape.flops(mode) / (row.median_ms * 1e6),
-            difference: self.difference,
-            steal_percent: Some(steal),
-            note: self.note,
-            ..row
-        }
     }
 }

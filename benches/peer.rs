@@ -2,7 +2,7 @@
 //!
 //! | request, words separated by tabs | answer |
 //! |---|---|
-//! | (start) | `ready`, version; or `no`, reason |
+//! | (start) | `ok`, version; or `no`, reason |
 //! | `prepare`, problem file, mode, output file | `ok`, names of the outputs, note; or `no`, reason |
 //! | `sample`, numbers of untimed and of timed calls | nanoseconds of all timed calls |
 //!
@@ -10,7 +10,7 @@
 //! backward `d_x`, `d_h0`, and `d_w_ih.0`, `d_w_hh.0`, `d_b_ih.0`, `d_b_hh.0` for each direction of each layer.
 
 use std::{
-    env, fmt,
+    env,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -18,30 +18,8 @@ use std::{
 
 use crate::problem::Mode;
 
-/// Why a peer gave no result.
-#[derive(Debug)]
-pub enum NoAnswer {
-    /// It does not compute this.
-    Declined(String),
-    /// It ended, or its answer is not of the protocol.
-    Failed(String),
-}
-
-impl fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Declined(reason) | Self::Failed(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl From<NoAnswer> for String {
-    fn from(reason: NoAnswer) -> Self {
-        reason.to_string()
-    }
-}
-
-const ONNX_RUNTIME: &str = include_str!("peers/onnxruntime_peer.py");
+/// Stands before each program in Python.
+const PROTOCOL: &str = include_str!("peers/protocol.py");
 const TORCH: &str = include_str!("peers/torch_peer.py");
 
 /// The program of a peer, from the folder that `benches/peers/install` fills.
@@ -49,23 +27,31 @@ const TORCH: &str = include_str!("peers/torch_peer.py");
 /// # Errors
 /// If the path of this program is not known.
 pub fn command(peer: &str, bin: &Path) -> Result<Command, String> {
-    let python = |arguments: &[&str]| {
-        let mut command = Command::new(bin.join("python"));
-        command.arg("-c").args(arguments);
+    let program = |name: &str, arguments: &[&str]| {
+        let mut command = Command::new(bin.join(name));
+        command.args(arguments);
         command
     };
+    let python = |source: &str, arguments: &[&str]| {
+        let source = [PROTOCOL, source].concat();
+        program("python", &[&["-c", &source], arguments].concat())
+    };
     Ok(match peer {
-        "onnxruntime" => python(&[ONNX_RUNTIME]),
-        "torch" | "torch-cell" | "torch-split" | "torchrl" => python(&[TORCH, peer, "cpu"]),
-        "candle" => Command::new(bin.join("candle-peer")),
+        "onnxruntime" | "openvino" | "openvino-bf16" => {
+            python(include_str!("peers/onnx_peer.py"), &[peer])
+        }
+        "ncnn" | "ncnn-int8" => python(include_str!("peers/ncnn_peer.py"), &[peer]),
+        "paddle" => python(include_str!("peers/paddle_peer.py"), &[]),
+        "torch" | "torch-cell" | "torch-split" | "torchrl" => python(TORCH, &[peer, "cpu"]),
+        "candle" | "rten" | "tract" => program("rust-peers", &[peer]),
         "onednn" => {
-            let mut command = Command::new(bin.join("onednn-peer"));
+            let mut command = program("onednn-peer", &[]);
             // Threads stay on the cores of this process.
             command.env("OMP_PROC_BIND", "true");
             command
         }
         _ => match peer.strip_prefix("torch-") {
-            Some(device) => python(&[TORCH, "torch", device]),
+            Some(device) => python(TORCH, &["torch", device]),
             None => {
                 let mut command = Command::new(env::current_exe().map_err(|e| e.to_string())?);
                 command.args(["serve", peer]);
@@ -91,12 +77,11 @@ impl Peer {
     ///
     /// # Errors
     /// The reason why there is no such peer.
-    pub fn start(name: &str, command: &mut Command) -> Result<Self, NoAnswer> {
+    pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| {
-            let program = command.get_program().display();
-            NoAnswer::Failed(format!("{program}: {e}"))
-        })?;
+        let mut child = command
+            .spawn()
+            .map_err(|e| format!("{}: {e}", command.get_program().display()))?;
         let input = child.stdin.take().expect("the pipe was requested");
         let output = child.stdout.take().expect("the pipe was requested");
         let mut peer = Self {
@@ -106,72 +91,64 @@ impl Peer {
             input,
             output: BufReader::new(output),
         };
-        peer.version = peer.answer("ready")?.join(" ");
-        peer.pause();
+        peer.version = peer.answer()??.join(" ");
         Ok(peer)
     }
 
-    /// Loads a problem and makes the first call. Returns the names of the outputs and a note.
+    /// Loads a problem and makes the first call. Returns the names of the outputs and a note, or the reason why the peer
+    /// does not compute the problem.
     ///
     /// # Errors
-    /// The reason why the peer does not compute the problem.
+    /// If the peer ended.
     pub fn prepare(
         &mut self,
         problem: &Path,
         mode: Mode,
         out: &Path,
-    ) -> Result<(Vec<String>, String), NoAnswer> {
+    ) -> Result<Result<(Vec<String>, String), String>, String> {
         let (problem, out) = (problem.display(), out.display());
         self.ask(&format!("prepare\t{problem}\t{}\t{out}", mode.name()))?;
-        let words = self.answer("ok")?;
-        self.pause();
-        let names = words.first().map_or("", String::as_str).split_whitespace();
-        let note = words.get(1).cloned().unwrap_or_default();
-        Ok((names.map(String::from).collect(), note))
+        Ok(self.answer()?.map(|words| {
+            let names = words.first().map_or("", String::as_str).split_whitespace();
+            let note = words.get(1).cloned().unwrap_or_default();
+            (names.map(String::from).collect(), note)
+        }))
     }
 
     /// Milliseconds of one call, measured over `calls` calls after `warm_up` others.
     ///
     /// # Errors
     /// If the peer ended.
-    pub fn sample(&mut self, warm_up: usize, calls: usize) -> Result<f64, NoAnswer> {
+    pub fn sample(&mut self, warm_up: usize, calls: usize) -> Result<f64, String> {
         self.ask(&format!("sample\t{warm_up}\t{calls}"))?;
-        let words = self.answer("ok")?;
-        self.pause();
-        let nanoseconds = words.first().and_then(|word| word.parse::<f64>().ok());
-        let nanoseconds = nanoseconds
-            .ok_or_else(|| NoAnswer::Failed(format!("{}: answered {words:?}", self.name)))?;
+        let words = self.answer()??;
+        let nanoseconds: f64 = words
+            .concat()
+            .parse()
+            .map_err(|_| self.unexpected(&words))?;
         Ok(nanoseconds / 1e6 / calls as f64)
     }
 
-    fn ask(&mut self, line: &str) -> Result<(), NoAnswer> {
+    fn ask(&mut self, line: &str) -> Result<(), String> {
         self.signal(true);
-        let written = writeln!(self.input, "{line}");
-        written.map_err(|e| NoAnswer::Failed(format!("{}: {e}", self.name)))
+        writeln!(self.input, "{line}").map_err(|e| format!("{}: {e}", self.name))
     }
 
-    /// The words after the first word, which must be `expected`.
-    fn answer(&mut self, expected: &str) -> Result<Vec<String>, NoAnswer> {
+    /// The words after `ok`, or the reason after `no`. Stops the process.
+    fn answer(&mut self) -> Result<Result<Vec<String>, String>, String> {
         let mut line = String::new();
-        let read = self.output.read_line(&mut line);
-        let mut words = line.trim_end().split('\t').map(String::from);
-        match (read, words.next()) {
-            (Ok(count), Some(first)) if count > 0 && first == expected => Ok(words.collect()),
-            (Ok(count), Some(first)) if count > 0 && first == "no" => {
-                self.pause();
-                let words = words.collect::<Vec<_>>();
-                Err(NoAnswer::Declined(words.join(" ")))
-            }
-            _ => Err(NoAnswer::Failed(format!(
-                "{}: expected `{expected}`, got `{}`",
-                self.name,
-                line.trim_end()
-            ))),
+        let _ = self.output.read_line(&mut line);
+        self.signal(false);
+        let words: Vec<String> = line.trim_end().split('\t').map(String::from).collect();
+        match words[0].as_str() {
+            "ok" => Ok(Ok(words[1..].to_vec())),
+            "no" => Ok(Err(words[1..].join(" "))),
+            _ => Err(self.unexpected(&words)),
         }
     }
 
-    fn pause(&self) {
-        self.signal(false);
+    fn unexpected(&self, words: &[String]) -> String {
+        format!("{}: unexpected answer {words:?}", self.name)
     }
 
     #[cfg(unix)]

@@ -182,16 +182,14 @@ impl Record {
         })
     }
 
-    /// Adds rows, replaces rows of the same peer, shape, mode and threads, and saves the record. `pinned` says on which
-    /// cores they ran.
+    /// Adds rows, replaces rows of the same peer, shape, mode and threads, and saves the record. `note` follows the notes of
+    /// the rows.
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn add(&mut self, rows: Vec<Row>, pinned: &str) -> Result<(), String> {
+    pub fn add(&mut self, rows: Vec<Row>, note: &str) -> Result<(), String> {
         for mut row in rows {
-            if pinned.starts_with("not") {
-                row.note = [row.note.as_str(), pinned].join(" ").trim().to_owned();
-            }
+            row.note = format!("{} {note}", row.note).trim().to_owned();
             self.rows.retain(|old| old.key() != row.key());
             self.rows.push(row);
         }

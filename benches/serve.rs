@@ -1,99 +1,80 @@
-//! This program as a peer: `GruBlock`, a prepared `GruBlock`, Burn's own `Gru` or only the loss on a backend. The protocol
-//! is described in [`crate::peer`].
+//! This program as a peer: `GruBlock`, a prepared `GruBlock` or Burn's own `Gru` on a backend. The protocol is described in
+//! [`crate::peer`].
 
-use std::{
-    fs,
-    io::{self, BufRead, Write},
-    path::Path,
-    time::Instant,
-};
+use std::path::Path;
 
 use burn::tensor::{DType, Device};
-use clap::ValueEnum;
+use gru_op::Precision;
 
 use crate::{
     layer::{Layer, Program},
-    problem::{Mode, Problem, Shape},
+    problem::{Problem, Shape},
+    protocol::{self, Prepared},
 };
 
-/// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-`, `burn-` or `loss-`, a backend, and a type
-/// other than float32, such as `gru-op-cuda-bfloat16`.
+/// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-` or `burn-`, a backend, and a type other than
+/// float32, such as `gru-op-cuda-bfloat16`. `-bf16` and `-int8` are precisions of a prepared block.
 pub fn serve(peer: &str) {
-    let programs = [
-        ("gru-op-", Program::Block),
-        ("prepared-", Program::Prepared),
-        ("burn-", Program::Burn),
-        ("loss-", Program::Loss),
-    ];
-    let found = programs
-        .iter()
-        .find_map(|&(prefix, program)| Some((program, peer.strip_prefix(prefix)?)));
-    let Some((program, backend)) = found else {
-        return say(&format!("no\t{peer}: no such peer"));
-    };
-    let (backend, dtype) = match backend.rsplit_once('-') {
-        Some((backend, "float16")) => (backend, DType::F16),
-        Some((backend, "bfloat16")) => (backend, DType::BF16),
-        _ => (backend, DType::F32),
-    };
-    let device = match device(backend) {
-        Ok(device) => device,
-        Err(reason) => return say(&format!("no\t{reason}")),
-    };
-    say(&format!(
-        "ready\t{}",
-        if matches!(program, Program::Burn | Program::Loss) {
-            burn_version()
-        } else {
-            env!("CARGO_PKG_VERSION")
-        }
-    ));
-    let mut layer = None;
-    for line in io::stdin().lock().lines() {
-        let line = line.expect("the driver writes text");
-        match line.split('\t').collect::<Vec<_>>()[..] {
-            ["prepare", problem, mode, out] => {
-                drop(layer.take());
-                let mode = Mode::from_str(mode, false).expect("the driver knows the modes");
-                let name = Path::new(problem)
-                    .file_stem()
-                    .and_then(|name| name.to_str());
-                let shape = name
-                    .and_then(Shape::find)
-                    .expect("a file is named after its shape");
-                if let Some(only) = program.only().filter(|&only| only != mode) {
-                    say(&format!("no\tonly {}", only.name()));
-                    continue;
-                }
-                let prepared = Layer::new(&Problem::new(shape), program, mode, &device, dtype);
-                let (mut names, mut bytes) = (Vec::new(), Vec::new());
-                for (name, floats) in prepared.outputs() {
-                    names.push(name);
-                    bytes.extend(floats.iter().flat_map(|float| float.to_le_bytes()));
-                }
-                fs::write(out, bytes).expect("the output file can be written");
-                say(&format!("ok\t{}\t{}", names.join(" "), prepared.note()));
-                layer = Some(prepared);
-            }
-            ["sample", warm_up, calls] => {
-                let layer: &Layer = layer.as_ref().expect("a problem is prepared");
-                let [warm_up, calls] =
-                    [warm_up, calls].map(|count| count.parse().expect("the driver sends numbers"));
-                (0..warm_up).for_each(|_| layer.call());
-                device.sync().expect("the device works");
-                let start = Instant::now();
-                (0..calls).for_each(|_| layer.call());
-                device.sync().expect("the device works");
-                say(&format!("ok\t{}", start.elapsed().as_nanos()));
-            }
-            _ => say(&format!("no\tunknown request {line}")),
+    match program(peer) {
+        Err(reason) => protocol::say(&format!("no\t{reason}")),
+        Ok((program, device, dtype)) => {
+            let version = if program == Program::Burn {
+                protocol::version(include_str!("../Cargo.lock"), "burn")
+            } else {
+                env!("CARGO_PKG_VERSION")
+            };
+            protocol::serve(version, |problem, trains| {
+                prepare(program, &device, dtype, problem, trains)
+            });
         }
     }
 }
 
-fn say(line: &str) {
-    println!("{line}");
-    io::stdout().flush().expect("the driver reads");
+const NUMBERS: [(&str, DType, Precision); 5] = [
+    ("-float16", DType::F16, Precision::Full),
+    ("-bfloat16", DType::BF16, Precision::Full),
+    ("-bf16", DType::F32, Precision::Bf16),
+    ("-int8", DType::F32, Precision::Int8),
+    ("", DType::F32, Precision::Full),
+];
+
+fn program(peer: &str) -> Result<(Program, Device, DType), String> {
+    let found = NUMBERS.iter().find(|(suffix, ..)| peer.ends_with(suffix));
+    let &(suffix, dtype, precision) = found.expect("the last suffix is empty");
+    let rest = &peer[..peer.len() - suffix.len()];
+    let (name, backend) = rest.rsplit_once('-').ok_or("no backend")?;
+    let program = match (name, precision) {
+        ("prepared", _) => Program::Prepared(precision),
+        ("gru-op", Precision::Full) => Program::Block,
+        ("burn", Precision::Full) => Program::Burn,
+        _ => return Err("no such peer".into()),
+    };
+    Ok((program, device(backend)?, dtype))
+}
+
+fn prepare(
+    program: Program,
+    device: &Device,
+    dtype: DType,
+    problem: &Path,
+    trains: bool,
+) -> Result<Prepared, String> {
+    if trains && matches!(program, Program::Prepared(_)) {
+        return Err("inference only".into());
+    }
+    let name = problem.file_stem().and_then(|name| name.to_str());
+    let shape = name.and_then(Shape::find);
+    let shape = shape.expect("a file is named after its shape");
+    let layer = Layer::new(&Problem::new(shape), program, trains, device, dtype);
+    let device = device.clone();
+    Ok(Prepared {
+        outputs: layer.outputs(),
+        note: layer.note(),
+        calls: Box::new(move |count| {
+            (0..count).for_each(|_| layer.call());
+            device.sync().expect("the device works");
+        }),
+    })
 }
 
 fn device(backend: &str) -> Result<Device, String> {
@@ -113,13 +94,4 @@ fn device(backend: &str) -> Result<Device, String> {
         }
         other => Err(format!("backend {other}: not in this build")),
     }
-}
-
-/// The version in Cargo.lock.
-fn burn_version() -> &'static str {
-    let lock = include_str!("../Cargo.lock");
-    let entry = lock.split("name = \"burn\"\nversion = \"").nth(1);
-    entry
-        .and_then(|entry| entry.split('"').next())
-        .unwrap_or("unknown")
 }

@@ -6,9 +6,9 @@
 //! <!-- end -->
 //! ```
 //!
-//! with a file of `benches/results` and lists separated by commas. The last peer is gru-op, with which the others are
-//! compared. Every peer has its best thread count. A cell without a number belongs to a peer that
-//! does not compute the row.
+//! with a file of `benches/results` and lists separated by commas. The last peer is gru-op or a prepared block, with which
+//! the others are compared. Every peer has its best thread count. A cell without a number belongs to a peer that does not
+//! compute the row.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,10 +18,14 @@ use std::{
 
 use crate::{
     problem::{Kind, Shape},
-    record::{self, Factor, Row},
+    record::{self, Row},
 };
 
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/src/performance.md"];
+const DOCUMENTS: [&str; 3] = [
+    "README.md",
+    "docs/src/performance.md",
+    "docs/src/inference.md",
+];
 /// The peer that the others are compared with.
 const OURS: &str = "gru-op-flex";
 const END: &str = "<!-- end -->";
@@ -59,14 +63,18 @@ type Best = BTreeMap<(String, String, String), Row>;
 
 /// Whether a peer computes a row.
 fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
-    let [.., directions] = shape.sizes;
+    let [n, .., directions] = shape.sizes;
     match (peer, shape.kind) {
         ("torch-cell" | "torch-split" | "torchrl", kind) => {
             matches!(kind, Kind::Starts(_) | Kind::Documents)
         }
-        ("torch" | "onednn", kind) => !matches!(kind, Kind::Starts(_) | Kind::Documents),
-        ("onnxruntime", kind) => mode == "infer" && matches!(kind, Kind::Dense | Kind::Lengths(_)),
+        ("torch" | "paddle" | "onednn", kind) => !matches!(kind, Kind::Starts(_) | Kind::Documents),
+        ("onnxruntime" | "openvino", Kind::Dense | Kind::Lengths(_)) => mode == "infer",
+        ("onnxruntime" | "openvino", _) => false,
+        ("rten" | "tract", kind) => mode == "infer" && kind == Kind::Dense,
+        ("ncnn", kind) => mode == "infer" && kind == Kind::Dense && n == 1,
         ("candle", kind) => directions == 1 && kind == Kind::Dense,
+        ("prepared-flex", _) => mode == "infer",
         _ => true,
     }
 }
@@ -78,10 +86,8 @@ fn best(root: &Path, name: &str) -> Result<Best, String> {
     for row in rows {
         let key = (row.mode.clone(), row.shape.clone(), row.peer.clone());
         threads.entry(key.clone()).or_default().insert(row.threads);
-        let known = best
-            .get(&key)
-            .map_or(f64::INFINITY, |known: &Row| known.median_ms);
-        if row.median_ms < known {
+        let known = best.get(&key);
+        if known.is_none_or(|known| row.median_ms < known.median_ms) {
             best.insert(key, row);
         }
     }
@@ -165,30 +171,21 @@ fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, S
                 ));
             }
             let others = rows[..rows.len() - 1].iter().flatten();
+            let others = others.filter(|row| row.peer != OURS);
             let rival = others.min_by(|a, b| a.median_ms.total_cmp(&b.median_ms));
             let factor = rival.map(|rival| record::factor(rival, ours));
-            for (cell, (row, peer)) in cells.iter_mut().zip(rows.iter().zip(&peers)) {
-                let is_best = match (&factor, row) {
-                    (
-                        Some(Factor {
-                            is_level: false,
-                            value,
-                        }),
-                        Some(row),
-                    ) => {
-                        let winner = if *value > 1.0 {
-                            ours
-                        } else {
-                            rival.expect("a rival")
-                        };
-                        row.peer == winner.peer && *peer == winner.peer
+            let winner = match (&factor, rival) {
+                (Some(factor), Some(_)) if factor.is_level => None,
+                (Some(factor), Some(rival)) if factor.value < 1.0 => Some(&rival.peer),
+                _ => Some(&ours.peer),
+            };
+            for (cell, row) in cells.iter_mut().zip(&rows) {
+                cell.push(match row {
+                    Some(row) if winner == Some(&row.peer) => {
+                        format!("**{}**", short(row.median_ms))
                     }
-                    _ => false,
-                };
-                cell.push(match (row, is_best) {
-                    (Some(row), true) => format!("**{}**", short(row.median_ms)),
-                    (Some(row), false) => short(row.median_ms),
-                    (None, _) => "–".to_owned(),
+                    Some(row) => short(row.median_ms),
+                    None => "–".to_owned(),
                 });
             }
             factors.push(factor.map_or("–".to_owned(), |factor| factor.to_string()));
@@ -208,10 +205,16 @@ fn title(peer: &str) -> Result<&'static str, String> {
         "torch-cell" => "PyTorch, cells",
         "torch-split" => "PyTorch, split",
         "torchrl" => "TorchRL",
+        "openvino" => "OpenVINO",
+        "paddle" => "Paddle",
+        "ncnn" => "ncnn",
+        "rten" => "rten",
+        "tract" => "tract",
         "onednn" => "oneDNN",
         "onnxruntime" => "ONNX Runtime",
         "candle" => "candle",
         "gru-op-flex" => "gru-op",
+        "prepared-flex" => "gru-op, prepared",
         other => return Err(format!("no title for {other}")),
     })
 }
@@ -235,14 +238,9 @@ fn sizes(name: &str) -> Result<String, String> {
 
 /// Three digits.
 fn short(ms: f64) -> String {
-    match ms {
-        ms if ms < 0.01 => format!("{ms:.5}"),
-        ms if ms < 0.1 => format!("{ms:.4}"),
-        ms if ms < 1.0 => format!("{ms:.3}"),
-        ms if ms < 10.0 => format!("{ms:.2}"),
-        ms if ms < 100.0 => format!("{ms:.1}"),
-        ms if ms < 1000.0 => format!("{ms:.0}"),
-        ms => format!("{:.0}", (ms / 10.0).round() * 10.0),
+    match 2 - ms.log10().floor() as i32 {
+        ..0 => format!("{:.0}", (ms / 10.0).round() * 10.0),
+        digits => format!("{ms:.0$}", digits as usize),
     }
 }
 

@@ -1,6 +1,6 @@
-"""PyTorch as a peer of the benchmark. benches/peer.rs describes the protocol.
+"""PyTorch as a peer. Runs after protocol.py.
 
-    python torch_peer.py VARIANT [DEVICE]
+    VARIANT DEVICE
 
 DEVICE is cpu, cuda, cuda-tf32, which rounds the factors of float32 products to TF32 (PyTorch's default for cuDNN), or
 cuda-float16 or cuda-bfloat16, where all numbers have that type.
@@ -10,34 +10,20 @@ torch-cell   starts: a loop of GRUCell, the state is masked before each step
 torch-split  starts: sequences are split, padded, packed and put together again within the call
 torchrl      starts: torchrl.modules.GRUModule with its default backend
 """
-import os
-import sys
-import time
-
-import numpy as np
 import torch
 from torch.nn.utils import rnn
 
-DENSE, STARTS, LENGTHS, PACKED = range(4)
-
 
 class Case:
-    def __init__(self, variant, raw, mode, device, dtype):
-        n, t, i, h, layers, directions, kind, marks = raw[:8].tolist()
+    def __init__(self, problem, trains):
+        variant, kind = VARIANT, problem.kind
+        n, t, i, h, layers, directions = problem.sizes
         if (kind == STARTS) == (variant == "torch"):
             raise NotImplementedError("does not compute rows with starts" if kind == STARTS
                                       else "measured for rows with starts only")
-        self.n, self.t, self.h, self.mode = n, t, h, mode
-        trains = mode == "fwd_bwd"
-        marks, floats = torch.tensor(raw[8:8 + marks], dtype=torch.int64), raw[8 + marks:].view("<f4")
-
-        def take(*shape):  # a copy, so that no tensor keeps the memory of all
-            nonlocal floats
-            size = int(np.prod(shape))
-            part, floats = floats[:size], floats[size:]
-            return torch.tensor(part.reshape(shape), device=device).to(dtype)
-
-        x, h0, r = take(n, t, i), take(layers * directions, n, h), take(n, t, directions * h)
+        self.n, self.t, self.h, self.trains = n, t, h, trains
+        marks = torch.tensor(problem.marks, dtype=torch.int64)
+        x, h0, r = (torch.tensor(array, device=DEVICE).to(DTYPE) for array in (problem.x, problem.h0, problem.r))
         if variant == "torch":
             self.net = torch.nn.GRU(i, h, num_layers=layers, bidirectional=directions == 2)
         elif variant == "torch-cell":
@@ -49,15 +35,14 @@ class Case:
             self.module = GRUModule(i, h, in_keys=["x", "state", "is_init"], out_keys=["y", ("next", "state")],
                                     default_recurrent_mode=True)
             self.net = self.module.gru
-        self.net.to(device, dtype)
+        self.net.to(DEVICE, DTYPE)
         self.parameters = list(self.net.parameters())
         with torch.no_grad():
-            for parameter in self.parameters:
-                parameter.copy_(take(*parameter.shape))
-        assert len(floats) == 0, "the problem file is too long"
+            for parameter, array in zip(self.parameters, sum(problem.weights, []), strict=True):
+                parameter.copy_(torch.tensor(array))
         # Training on packed rows adds a gradient of the size of the batch in each step, so many steps are faster with
         # their padding. The gradients are the same, because the gradient of the padding is zero.
-        self.lengths = marks.to(device) if kind == LENGTHS and trains and layers * directions == 1 else None
+        self.lengths = marks.to(DEVICE) if kind == LENGTHS and trains and layers * directions == 1 else None
         self.is_time_major = kind == DENSE or self.lengths is not None or variant == "torch-cell"
         self.packed = None
         if self.is_time_major:
@@ -66,7 +51,7 @@ class Case:
             self.packed, r = (rnn.pack_padded_sequence(rows, marks, True, enforce_sorted=False) for rows in (x, r))
             x, r = self.packed.data, r.data
         if kind == STARTS:
-            starts = marks.reshape(n, t).bool().to(device)
+            starts = marks.reshape(n, t).bool().to(DEVICE)
             self.starts = starts.T[..., None].contiguous() if variant == "torch-cell" else starts
         self.x, self.h0, self.r = x.requires_grad_(trains), h0.requires_grad_(trains), r if trains else None
         self.note = "" if self.lengths is None else "dense and padded"
@@ -106,7 +91,7 @@ class Case:
         return y, y[None, :, -1]
 
     def call(self):
-        if self.mode == "infer":
+        if not self.trains:
             with torch.inference_mode():
                 return (*getattr(self, self.variant)(), [])
         y, state = getattr(self, self.variant)()
@@ -129,64 +114,19 @@ class Case:
                 return rnn.pad_packed_sequence(rows, batch_first=True, total_length=self.t)[0]
             return x
 
-        names = ["y", "h_n", "d_x", "d_h0"]
-        kinds = ["d_w_ih", "d_w_hh", "d_b_ih", "d_b_hh"]
-        names += [f"{kinds[k % 4]}.{k // 4}" for k in range(len(self.parameters))]
         tensors = [padded(y), state]
         if gradients:
             tensors += [padded(gradients[0]), *gradients[1:]]
-        arrays = [tensor.detach().float().cpu().contiguous().numpy().ravel() for tensor in tensors]
-        return names[:len(tensors)], np.concatenate(arrays).astype("<f4")
+        return [tensor.detach().float().cpu().numpy() for tensor in tensors]
 
 
-def start(variant, device, dtype):
-    """The first calls of a process start threads and load code. This one leaves their memory out of the peak."""
-    n, t, i, h = 64, 4, 64, 256
-    kind, marks = (DENSE, 0) if variant == "torch" else (STARTS, n * t)
-    raw = np.zeros(8 + marks + n * t * (i + h) + n * h + 3 * h * (i + h + 2), dtype="<i4")
-    raw[:8] = n, t, i, h, 1, 1, kind, marks
-    for mode in ("infer", "fwd_bwd"):
-        Case(variant, raw, mode, device, dtype).call()
-
-
-def main():
-    variant, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
-    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    device, _, precision = device.partition("-")
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    dtype = getattr(torch, precision) if "float" in precision else torch.float32
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-    version, case = torch.__version__, None
-    if variant == "torchrl":
-        import torchrl
-        version = f"{torchrl.__version__} with PyTorch {version}"
-    start(variant, device, dtype)
-    print("ready", version, sep="\t", flush=True)
-    for line in sys.stdin:
-        request, *words = line.rstrip("\n").split("\t")
-        if request == "prepare":
-            problem, mode, out = words
-            case = None
-            try:
-                case = Case(variant, np.fromfile(problem, dtype="<i4"), mode, device, dtype)
-            except NotImplementedError as reason:
-                print("no", reason, sep="\t", flush=True)
-                continue
-            names, floats = case.outputs()
-            floats.tofile(out)
-            print("ok", " ".join(names), case.note, sep="\t", flush=True)
-            del names, floats  # a view of a tensor keeps its memory
-        else:
-            warm_up, calls = map(int, words)
-            for _ in range(warm_up):
-                case.call()
-            wait()
-            begin = time.perf_counter_ns()
-            for _ in range(calls):
-                case.call()
-            wait()
-            print("ok", time.perf_counter_ns() - begin, sep="\t", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+VARIANT, DEVICE = sys.argv[1:]
+DEVICE, _, precision = DEVICE.partition("-")
+DTYPE = getattr(torch, precision) if "float" in precision else torch.float32
+torch.set_num_threads(THREADS)
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+version = torch.__version__
+if VARIANT == "torchrl":
+    import torchrl
+    version = f"{torchrl.__version__} with PyTorch {version}"
+serve(version, Case, torch.cuda.synchronize if DEVICE == "cuda" else lambda: None)
