@@ -1,7 +1,7 @@
 """Draws speed-up and efficiency over threads from a record, each relative to the program's own time with one thread.
 In the root of the repository:
 
-    cargo run --release -p gru-benches -- --peers gru-op-flex,torch,openvino,onednn --threads 16,8,4,2,1 \\
+    cargo run --release -p gru-benches -- --peers gru-op-flex,torch,openvino,onednn --threads 1,16,8,4,2 \\
         --shapes char-s,char-l,speech,big,stream,ragged,rl --csv benches/results/NAME-scaling.csv
     target/peers/bin/python benches/scaling.py benches/results/NAME-scaling.csv docs/src/scaling.svg
 
@@ -19,6 +19,7 @@ times = {}
 for row in csv.DictReader(record.open()):
     curve = times.setdefault((row["mode"], row["shape"]), {}).setdefault(row["peer"], {})
     curve[int(row["threads"])] = float(row["median_ms"])
+counts = sorted({count for curves in times.values() for curve in curves.values() for count in curve})
 shapes = list(dict.fromkeys(shape for _, shape in times))
 peers = list(dict.fromkeys(peer for curves in times.values() for peer in curves))
 matplotlib.rcParams.update({"svg.hashsalt": "", "svg.fonttype": "none", "font.size": 8})
@@ -28,11 +29,11 @@ for (mode, kind), row in zip(lines, axes):
     row[0].set_ylabel(f"{mode}\n{kind}")
     for shape, panel in zip(shapes, row):
         for peer, curve in times.get((mode, shape), {}).items():
-            threads = sorted(curve)
+            threads = sorted(curve) if 1 in curve else []
             values = [curve[1] / curve[count] / (count if kind == "efficiency" else 1) for count in threads]
             panel.plot(threads, values, ".-", color=f"C{peers.index(peer)}", label=peer)
         panel.set_xscale("log", base=2)
-        panel.set_xticks(threads, threads)
+        panel.set_xticks(counts, counts)
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.3)
 for shape, top, bottom in zip(shapes, axes[0], axes[-1]):
