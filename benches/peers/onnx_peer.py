@@ -3,8 +3,9 @@
     onnxruntime | openvino | openvino-bf16
     write PROBLEM MODEL      # only writes the model, for the peers in Rust
 
-The model has a GRU operator for each layer, time-major, with the initial states as constants. Its outputs are the one
-of the last operator, [T,D,N,H], and the final states of each layer. x is bound before the clock starts.
+The model has a GRU operator for each layer, time-major. Its inputs are x and the initial states of each layer: with
+constant states an optimizer would compute the recurrent product of a single step in advance. Its outputs are the one of
+the last operator, [T,D,N,H], and the final states of each layer. Inputs are bound before the clock starts.
 OpenVINO has no 8-bit variant here: NNCF 3.4 finds nothing to quantize in this model.
 """
 import tempfile
@@ -33,9 +34,8 @@ def gru(problem):
         weights = [constant(f"{name}{layer}", np.stack([gates(part[k]) for part in parts]))
                    for k, name in enumerate("wr")]
         bias = np.stack([np.concatenate([gates(part[2]), gates(part[3])]) for part in parts])
-        state = constant(f"h{layer}", problem.h0[at])
         nodes.append(helper.make_node(
-            "GRU", [source, *weights, constant(f"b{layer}", bias), lengths, state],
+            "GRU", [source, *weights, constant(f"b{layer}", bias), lengths, f"h{layer}"],
             [f"y{layer}", f"state{layer}"], hidden_size=h, linear_before_reset=1,
             direction="bidirectional" if directions == 2 else "forward"))
         if layer == layers - 1:
@@ -48,9 +48,9 @@ def gru(problem):
         nodes.append(helper.make_node("Reshape", [source, shape], [f"x{layer + 1}"]))  # no copy
         source = f"x{layer + 1}"
     floats = lambda name, *shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    outputs = [floats(f"y{layers - 1}", t, directions, n, h),
-               *(floats(f"state{layer}", directions, n, h) for layer in range(layers))]
-    graph = helper.make_graph(nodes, "gru", [floats("x", t, n, i)], outputs, constants)
+    states = lambda name: [floats(f"{name}{layer}", directions, n, h) for layer in range(layers)]
+    inputs, outputs = [floats("x", t, n, i), *states("h")], [floats(f"y{layers - 1}", t, directions, n, h), *states("state")]
+    graph = helper.make_graph(nodes, "gru", inputs, outputs, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
     onnx.checker.check_model(model)
     return model
@@ -60,11 +60,14 @@ class Case:
     def __init__(self, problem, trains):
         if trains or problem.kind in (STARTS, PACKED):
             raise NotImplementedError("inference of padded sequences without starts only")
-        x = np.ascontiguousarray(problem.x.transpose(1, 0, 2))
+        directions = problem.sizes[5]
+        states = np.split(problem.h0, len(problem.h0) // directions)
+        self.inputs = {"x": np.ascontiguousarray(problem.x.transpose(1, 0, 2)),
+                       **{f"h{layer}": np.ascontiguousarray(state) for layer, state in enumerate(states)}}
         with tempfile.TemporaryDirectory() as folder:  # ONNX Runtime keeps the bytes of a model that is not from a file
             path = os.path.join(folder, "gru.onnx")
             onnx.save(gru(problem), path)
-            self.load(path, x)
+            self.load(path)
 
     def outputs(self):
         y, *states = self.results()
@@ -72,14 +75,15 @@ class Case:
 
 
 class OnnxRuntime(Case):
-    def load(self, path, x):
+    def load(self, path):
         import onnxruntime
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = THREADS
         self.session = onnxruntime.InferenceSession(path, options)
         self.binding = self.session.io_binding()
-        self.x = onnxruntime.OrtValue.ortvalue_from_numpy(x)
-        self.binding.bind_ortvalue_input("x", self.x)
+        self.values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in self.inputs.items()}
+        for name, value in self.values.items():
+            self.binding.bind_ortvalue_input(name, value)
         for output in self.session.get_outputs():
             self.binding.bind_output(output.name)
 
@@ -94,13 +98,13 @@ class OnnxRuntime(Case):
 class OpenVino(Case):
     precision = "bf16" if sys.argv[1].endswith("bf16") else "f32"
 
-    def load(self, path, x):
+    def load(self, path):
         import openvino
         options = {"INFERENCE_PRECISION_HINT": self.precision, "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": THREADS,
                    "ENABLE_CPU_PINNING": False}
         self.request = openvino.Core().compile_model(path, "CPU", options).create_infer_request()
-        self.x = x
-        self.request.set_input_tensor(openvino.Tensor(x, shared_memory=True))
+        for name, array in self.inputs.items():
+            self.request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
 
     def call(self):
         return self.request.infer(share_outputs=True)

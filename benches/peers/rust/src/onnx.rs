@@ -10,7 +10,7 @@ use std::{
 use rten::Model;
 use rten_tensor::{NdTensor, Tensor, prelude::*};
 use tract_linalg::multithread::{Executor, set_default_executor};
-use tract_onnx::prelude::{self, Framework, InferenceModelExt, IntoRunnable, TValue, onnx, tvec};
+use tract_onnx::prelude::{self, Framework, InferenceModelExt, IntoRunnable, TValue, TVec, onnx};
 
 use crate::{Result, protocol::Prepared};
 
@@ -20,13 +20,14 @@ const WRITE: &str = concat!(
 );
 
 pub fn rten(problem: &Path, trains: bool) -> Result<Prepared> {
-    let (path, sizes, x) = model(problem, trains)?;
+    let (path, sizes, inputs) = model(problem, trains)?;
     let model = Model::load_file(path)?;
-    let [n, t, i, ..] = sizes;
-    let x = NdTensor::from_data([t, n, i], x);
+    let inputs = inputs.map(|(shape, floats)| NdTensor::from_data(shape, floats));
+    let inputs: Vec<_> = inputs.collect();
     let call = move || {
-        let input = vec![(model.input_ids()[0], x.view().into())];
-        let results = model.run(input, model.output_ids(), None);
+        let views = inputs.iter().map(|input| input.view().into());
+        let inputs = model.input_ids().iter().copied().zip(views).collect();
+        let results = model.run(inputs, model.output_ids(), None);
         results.expect("the model is valid")
     };
     let results = call().into_iter().map(|value| {
@@ -37,26 +38,36 @@ pub fn rten(problem: &Path, trains: bool) -> Result<Prepared> {
 }
 
 pub fn tract(problem: &Path, trains: bool) -> Result<Prepared> {
-    let (path, sizes, x) = model(problem, trains)?;
+    let (path, sizes, inputs) = model(problem, trains)?;
     let threads = env::var("RAYON_NUM_THREADS")?.parse()?;
     if threads > 1 {
         set_default_executor(Executor::multithread(threads));
     }
     let model = onnx().model_for_path(path)?;
     let model = model.into_optimized()?.into_runnable()?;
-    let [n, t, i, ..] = sizes;
-    let x = TValue::from(prelude::Tensor::from_shape(&[t, n, i], &x)?);
-    let call = move || model.run(tvec!(x.clone())).expect("the model is valid");
-    let results = call().into_iter().map(|value| {
+    let inputs = inputs.map(|(shape, floats)| prelude::Tensor::from_shape(&shape, &floats));
+    let inputs = inputs
+        .map(|tensor| tensor.map(TValue::from))
+        .collect::<prelude::TractResult<TVec<_>>>()?;
+    // An error for I = 1, `audio`: "xw not contiguous".
+    let results = model.run(inputs.clone())?.into_iter().map(|value| {
         let floats = value.to_plain_array_view::<f32>();
         let floats = floats.expect("all outputs are float32");
         floats.iter().copied().collect()
     });
-    Ok(prepared(sizes, results.collect(), call))
+    let results = results.collect();
+    let call = move || model.run(inputs.clone()).expect("it ran before");
+    Ok(prepared(sizes, results, call))
 }
 
-/// The ONNX model of a problem, its sizes, and x as `[T,N,I]`.
-fn model(problem: &Path, trains: bool) -> Result<(PathBuf, [usize; 6], Vec<f32>)> {
+/// A shape and its numbers.
+type Input = ([usize; 3], Vec<f32>);
+
+/// The ONNX model of a problem, its sizes, and its inputs: x as `[T,N,I]`, and the states of each layer, `[D,N,H]`.
+fn model(
+    problem: &Path,
+    trains: bool,
+) -> Result<(PathBuf, [usize; 6], impl Iterator<Item = Input>)> {
     if trains {
         return Err("inference only".into());
     }
@@ -65,8 +76,13 @@ fn model(problem: &Path, trains: bool) -> Result<(PathBuf, [usize; 6], Vec<f32>)
     let mut python = Command::new(env::current_exe()?.with_file_name("python"));
     let python = python.args(["-c", WRITE, "write"]).args([problem, &path]);
     assert!(python.status()?.success(), "{python:?}");
-    let [n, t, i, ..] = sizes;
-    Ok((path, sizes, swap(&floats[..n * t * i], [n, t, i])))
+    let [n, t, i, h, layers, directions] = sizes;
+    let (x, rest) = floats.split_at(n * t * i);
+    let x = ([t, n, i], swap(x, [n, t, i]));
+    let states = rest[..layers * directions * n * h].chunks(directions * n * h);
+    let states = states.map(|state| ([directions, n, h], state.to_vec()));
+    let inputs: Vec<_> = std::iter::once(x).chain(states).collect();
+    Ok((path, sizes, inputs.into_iter()))
 }
 
 /// From a call, and the outputs of the first one: y `[T,D,N,H]`, and a state of each layer.
