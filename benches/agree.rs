@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::problem::{Mode, Problem};
 
-/// The largest relative error of a factor of these peers. Integers of 8 bits round like bfloat16. Burn's products on CUDA round float32 factors to TF32, and
-/// PyTorch's do it by default. TF32 has as many mantissa bits as float16.
+/// The largest relative error of a factor of these peers. Integers of 8 bits round like bfloat16. Burn's products on
+/// CUDA round float32 factors to TF32, and PyTorch's do it by default. TF32 has as many mantissa bits as float16.
 pub fn rounding(peers: &[String]) -> f64 {
     let any = |word: &str| peers.iter().any(|peer| peer.contains(word));
     if ["bfloat16", "bf16", "int8"].into_iter().any(any) {

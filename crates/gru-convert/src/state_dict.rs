@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Importers convert the values to the default float type of the device.
 ///
-/// A file's arrays of a type that Burn lacks, such as texts, or of more than 8 dimensions are left out. All arrays together may
-/// have 64 MiB and 16 times the size of the file; what exceeds that is left out too. [`shape`](Self::shape),
-/// [`tensor`](Self::tensor) and the importer of its GRU return the reason as an error. A `.pt` file is different: there, one
-/// tensor of another type makes the whole file an error.
+/// A file's arrays of a type that Burn lacks, such as texts, or of more than 8 dimensions are left out. All arrays
+/// together may have 64 MiB and 16 times the size of the file; what exceeds that is left out too. [`shape`](Self::shape),
+/// [`tensor`](Self::tensor) and the importer of its GRU return the reason as an error. A `.pt` file is different: there,
+/// one tensor of another type makes the whole file an error.
 ///
 /// ```
 /// use burn::tensor::{Device, TensorData};

@@ -210,7 +210,7 @@ pub fn activations() -> Cases {
         .collect()
 }
 
-/// One value of each input or of the upstream gradient is not finite. Some rows start anew after it.
+/// One value of each input or of the upstream gradient is not finite. Some rows start again after it.
 ///
 /// WGSL allows a compiler to assume that there are none. With WGSL these tests only show what this driver does.
 pub fn nonfinite() -> Cases {
