@@ -129,7 +129,7 @@ struct Options {
     #[arg(long, value_parser = positive(), default_value_t = SECONDS)]
     seconds: usize,
 
-    /// Add the rows to this record, and replace older rows. Not with fewer than 7 samples
+    /// Add the rows to this record, and replace older rows. Not with fewer samples or seconds than the default
     #[arg(long)]
     csv: Option<PathBuf>,
 
@@ -154,8 +154,11 @@ fn compare(options: &Options) -> Result<(), String> {
     // The checkout may change later.
     facts::commit();
     facts::date();
-    if options.csv.is_some() && options.samples < LEAST_SAMPLES {
-        return Err(format!("--csv: expected at least {LEAST_SAMPLES} samples"));
+    let is_short = options.samples < SAMPLES || options.seconds < SECONDS;
+    if options.csv.is_some() && is_short {
+        return Err(format!(
+            "--csv: expected at least {SAMPLES} samples and {SECONDS} seconds"
+        ));
     }
     let mut record = options.csv.as_deref().map(Record::open).transpose()?;
     let scratch = tempfile::tempdir().map_err(|e| e.to_string())?;
