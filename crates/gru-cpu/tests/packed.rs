@@ -86,7 +86,7 @@ fn small_layers_give_the_bits_of_tiles() {
     let calls: &[&str] = &[
         "T1 I8", "T2 I8", "T3 I5", "T4 I1", "T5 I9", "T8 I6", "T73 I65", "T7 I64", "T7 I65",
     ];
-    let units = [1, 4, 8, 11, 16, 32, 50, 64, 65, 130].map(|h| format!("N1 H{h}"));
+    let units = [1, 4, 8, 11, 16, 32, 50, 64, 65, 128, 250, 257].map(|h| format!("N1 H{h}"));
     let units: Vec<&str> = units.iter().map(String::as_str).collect();
     let options = ["", "takes time reverse", "no-h0 no-b_ih no-b_hh"];
     for case in covering(&[calls, &units, &options], 3) {

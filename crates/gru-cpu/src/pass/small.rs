@@ -1,4 +1,4 @@
-//! One row of a layer with few units: one function for all steps.
+//! One row of a layer with few units, or a single step of it: one function for all steps.
 //!
 //! The arithmetic of such a step takes less time than a round with its tiles and products. The sums have the order of
 //! the other kernels, so the bits are equal.
@@ -9,8 +9,8 @@ use crate::{
     simd::{Lanes, Machine},
     spec::{Activations, Direction, Reset, Sizes, Update},
     tuning::{
-        INPUTS_OF_A_SMALL_LAYER, PANELS_OF_A_SMALL_LAYER as PANELS, ROW_GRANULE, SUMS_1X3,
-        UNITS_OF_A_SMALL_LAYER,
+        INPUTS_OF_A_SMALL_LAYER, PANELS_OF_A_SMALL_LAYER as PANELS, PARALLEL_FROM, ROW_GRANULE,
+        SUMS_1X3, UNITS_OF_A_SMALL_LAYER,
     },
 };
 use pulp::{Simd, WithSimd};
@@ -34,7 +34,7 @@ pub(super) fn is_small<E: Lanes>(call: &Call<'_, E>, panels: usize) -> bool {
     let spec = &call.spec;
     call.inputs.weights.w_ih.is_some()
         && panels <= PANELS
-        && (1..=UNITS_OF_A_SMALL_LAYER).contains(&call.sizes.h)
+        && call.sizes.h > 0
         && spec.reset == Reset::AfterMatmul
         && spec.activations == Activations::default()
         && spec.clip_gates.is_none()
@@ -52,7 +52,7 @@ impl<E: Lanes> ForwardWeights<'_, E> {
         direction: Direction,
         sequence: &Sequence<'a, E>,
     ) -> Option<Chain<'a, E>> {
-        let &Sizes { n, t, i, .. } = sizes;
+        let &Sizes { n, t, i, h } = sizes;
         let &Sequence {
             x: _,
             h0,
@@ -64,8 +64,11 @@ impl<E: Lanes> ForwardWeights<'_, E> {
         } = sequence;
         let others = [recurrent_mask, step_mask, zoneout, starts];
         let is_plain = others.iter().all(Option::is_none);
-        let is_sequence = t >= ROW_GRANULE && i <= INPUTS_OF_A_SMALL_LAYER;
-        if !(self.is_small && is_plain && n == 1 && (t == 1 || is_sequence)) {
+        let has_fast_steps = match t {
+            1 => 3 * h * (i + h) < PARALLEL_FROM,
+            _ => t >= ROW_GRANULE && i <= INPUTS_OF_A_SMALL_LAYER && h <= UNITS_OF_A_SMALL_LAYER,
+        };
+        if !(self.is_small && is_plain && n == 1 && has_fast_steps) {
             return None;
         }
         let [input, recurrent, bias] = self.slices();
@@ -187,14 +190,15 @@ impl<E: Lanes> SmallLayer<'_, E> {
         // SAFETY: the caller promised that the chain and its panel exist.
         unsafe {
             let chain = self.chains.get_unchecked(chain);
-            let bias = chain.bias.as_ptr().add(panel * 4 * lanes);
+            let width = chain.bias.len() / 4;
+            let bias = chain.bias.as_ptr().add(panel * lanes);
             let input = chain.input.as_ptr().add(panel * 3 * i * lanes);
             let recurrent = chain.recurrent.as_ptr().add(panel * 3 * h * lanes);
             let x = self.x.as_ptr().add(chain.direction.time(s, t) * i);
             let b = [
                 E::load(simd, bias),
-                E::load(simd, bias.add(lanes)),
-                E::load(simd, bias.add(2 * lanes)),
+                E::load(simd, bias.add(width)),
+                E::load(simd, bias.add(2 * width)),
             ];
             let [r, z, n] = if t == 1 {
                 add::<E, S, SUMS_1X3>(simd, b, x, input, i)
@@ -203,7 +207,7 @@ impl<E: Lanes> SmallLayer<'_, E> {
             };
             // The vectors have H units or more.
             let state = states.as_ptr().cast();
-            let q = E::load(simd, bias.add(3 * lanes));
+            let q = E::load(simd, bias.add(3 * width));
             let [r, z, q] = add::<E, S, SUMS_1X3>(simd, [r, z, q], state, recurrent, h);
             [r, z, n, q]
         }

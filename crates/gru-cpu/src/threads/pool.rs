@@ -7,15 +7,23 @@ use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::*},
     },
     thread::{self, Thread},
 };
 
-/// The number of threads that a call may use. Outside of a pool, the first call starts the global pool.
+/// The number of threads that a call may use: those of the pool, but no more than there are processors for this process.
+/// A team is as slow as its thread that waits for a processor. Outside of a pool, the first call starts the global pool.
+///
+/// With debug assertions it is the pool alone, so that tests have large teams on small machines.
 pub(crate) fn available() -> usize {
-    rayon::current_num_threads()
+    static PROCESSORS: LazyLock<usize> = LazyLock::new(|| match thread::available_parallelism() {
+        Ok(count) if count.get() > 1 && !cfg!(debug_assertions) => count.get(),
+        // One may be the processor to which this thread is bound.
+        _ => usize::MAX,
+    });
+    rayon::current_num_threads().min(*PROCESSORS)
 }
 
 /// Offers `help` to other threads, once for each number in `helpers`, and runs `own` on this thread. It returns when

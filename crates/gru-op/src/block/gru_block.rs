@@ -2,13 +2,14 @@
 
 use super::{GruLayer, arguments::check_sequence};
 use crate::{
-    op::options::{GruWeights, SequenceOptions, Starts},
+    op::options::{GruWeights, SequenceOptions},
     op::packed,
     op::sequence::{GruGates, Operation},
     op::shape,
 };
 use burn::{module::Module, nn::Dropout, tensor::Tensor};
 use gru_spec::{Direction, Layout};
+use std::iter::repeat_n;
 #[cfg(feature = "autodiff")]
 use std::sync::Once;
 
@@ -184,7 +185,7 @@ impl GruBlock {
         if let Some(prepared) = self.prepared_for(&x, &options) {
             return prepared.run_checked(op, x, layout, options);
         }
-        self.run_layers(op, x, layout, options)
+        self.run_layers(op, x, layout, &options)
     }
 
     /// [`run`](Self::run) for arguments that were checked, layer by layer.
@@ -193,7 +194,7 @@ impl GruBlock {
         op: &str,
         x: Tensor<3>,
         layout: Layout,
-        options: SequenceOptions<3>,
+        options: &SequenceOptions<3>,
     ) -> (Tensor<3>, Tensor<3>) {
         // No panic: if parameters are weights with noise, their originals are trained.
         #[cfg(feature = "autodiff")]
@@ -207,7 +208,7 @@ impl GruBlock {
             });
         }
         let (training, mut finals) = (self.training(&x), Vec::with_capacity(self.layers.len()));
-        let y = self.each_layer((op, layout), x, &options, training, |operation, x| {
+        let y = self.each_layer((op, layout), x, options, training, |operation, x| {
             let (y, last) = operation.states(x);
             finals.push(last);
             y
@@ -261,11 +262,9 @@ impl GruBlock {
                 x = self.dropout.forward(x);
             }
             let mut outputs = Vec::with_capacity(layer.len());
-            for direction in layer {
-                let (weights, options) = (direction.weights(), of_layer(options, k));
-                let operation =
-                    direction.operation((op, k), &weights, options, &x, layout, training);
-                outputs.push(run(operation, x.clone()));
+            for (direction, x) in layer.iter().zip(repeat_n(x, layer.len())) {
+                let operation = direction.operation((op, k), options, &x, layout, training);
+                outputs.push(run(operation, x));
                 k += 1;
             }
             x = shape::cat(outputs, 2);
@@ -366,18 +365,4 @@ pub(super) fn expect_forward(op: &str, mut layers: impl Iterator<Item = Directio
         layers.all(|direction| direction == Direction::Forward),
         "{op}: expected the forward direction in every layer, got reverse, which requires the whole sequence"
     );
-}
-
-/// The options of the `k`-th layer.
-fn of_layer(options: &SequenceOptions<3>, k: usize) -> SequenceOptions<2> {
-    let of_layer = |states: &Option<Tensor<3>>| Some(shape::at(states.clone()?, 0, k));
-    SequenceOptions {
-        state: of_layer(&options.state),
-        padding: options.padding.clone(),
-        starts: Starts {
-            flags: options.starts.flags.clone(),
-            state: of_layer(&options.starts.state),
-        },
-        ..SequenceOptions::new()
-    }
 }

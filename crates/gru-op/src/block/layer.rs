@@ -4,8 +4,9 @@ use super::GruLayerOptions;
 use crate::{
     backend::LayerMemory,
     op::check::OpNames,
-    op::options::{GruWeights, SequenceOptions},
+    op::options::{GruWeights, SequenceOptions, Starts},
     op::sequence::Operation,
+    op::shape,
 };
 use burn::{
     module::{Module, Param},
@@ -82,34 +83,39 @@ impl GruLayer {
         }
     }
 
-    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise. `options` has the state,
-    /// the lengths and the starts.
+    /// The operation of this layer, the `k`-th of a block, on `x`. Draws its noise. `options` has the states of all
+    /// layers, the lengths and the starts.
     pub(super) fn operation<'a>(
         &'a self,
         (op, k): (&'a str, usize),
-        weights: &'a GruWeights,
-        options: SequenceOptions<2>,
+        options: &SequenceOptions<3>,
         x: &Tensor<3>,
         layout: Layout,
         training: bool,
     ) -> Operation<'a> {
         let ([first, second, _], direction) = (x.dims(), self.direction);
         let [n, _] = options.padding.batch(layout, [first, second]);
+        let of_layer = |states: &Option<Tensor<3>>| Some(shape::at(states.clone()?, 0, k));
         Operation {
             names: OpNames {
                 op,
                 h0: "state",
                 layer: Some(k),
             },
-            weights,
+            weights: self.weights(),
             spec: &self.spec,
             options: SequenceOptions {
+                state: of_layer(&options.state),
+                padding: options.padding.clone(),
+                starts: Starts {
+                    flags: options.starts.flags.clone(),
+                    state: of_layer(&options.starts.state),
+                },
                 order: Order { layout, direction },
                 checkpointing: self.checkpointing,
                 recurrent_mask: training.then(|| self.draw_mask(x, n)).flatten(),
                 zoneout: self.draw_zoneout(x, training),
                 memory: self.memory.clone(),
-                ..options
             },
         }
     }

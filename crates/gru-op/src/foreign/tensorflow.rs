@@ -119,7 +119,7 @@ pub fn gru_block_cell(
             h0: optional(Some(h_prev)),
             ..Sequence::new(one_step(x).into_dispatch())
         },
-        weights: weights.to_dispatch(),
+        weights: weights.into_dispatch(),
     });
     let saved = run(call, true);
     let gates = rows(saved.gates.expect("the operation returns gates"));

@@ -65,12 +65,12 @@ impl GruWeights {
     }
 
     /// The weights as inputs of a call.
-    pub(crate) fn to_dispatch(&self) -> Weights<DispatchTensor> {
+    pub(crate) fn into_dispatch(self) -> Weights<DispatchTensor> {
         Weights {
-            w_ih: self.w_ih.clone().map(Tensor::into_dispatch),
-            w_hh: self.w_hh.clone().into_dispatch(),
-            b_ih: self.b_ih.clone().map(Tensor::into_dispatch),
-            b_hh: self.b_hh.clone().map(Tensor::into_dispatch),
+            w_ih: self.w_ih.map(Tensor::into_dispatch),
+            w_hh: self.w_hh.into_dispatch(),
+            b_ih: self.b_ih.map(Tensor::into_dispatch),
+            b_hh: self.b_hh.map(Tensor::into_dispatch),
         }
     }
 }

@@ -141,7 +141,7 @@ pub fn gru_cell(
 /// The arguments of a call, except the sequence.
 pub(crate) struct Operation<'a> {
     pub(crate) names: OpNames<'a>,
-    pub(crate) weights: &'a GruWeights,
+    pub(crate) weights: GruWeights,
     pub(crate) spec: &'a GruSpec,
     pub(crate) options: SequenceOptions<2>,
 }
@@ -149,7 +149,7 @@ pub(crate) struct Operation<'a> {
 impl<'a> Operation<'a> {
     pub(crate) fn new(
         op: &'a str,
-        weights: &'a GruWeights,
+        weights: &GruWeights,
         spec: &'a GruSpec,
         options: SequenceOptions<2>,
     ) -> Self {
@@ -159,7 +159,7 @@ impl<'a> Operation<'a> {
                 h0: "h0",
                 layer: None,
             },
-            weights,
+            weights: weights.clone(),
             spec,
             options,
         }
@@ -203,15 +203,12 @@ impl<'a> Operation<'a> {
         x: Tensor<3>,
         mut run: impl FnMut(GruCall<Dispatch>) -> DispatchTensor,
     ) -> (Tensor<3>, Tensor<2>) {
-        let sizes = check::check_sequence(self.names, &x, &self.options, self.weights, self.spec);
-        let (weights, order, options) = (self.weights, self.options.order, self.options);
-        let weights = weights.to_dispatch();
+        let sizes = check::check_sequence(self.names, &x, &self.options, &self.weights, self.spec);
+        let (weights, options) = (self.weights.into_dispatch(), self.options);
+        let order = options.order;
         let lengths = options.padding.lengths(sizes.t);
-        let call = |sequence, lengths| GruCall {
-            inputs: Inputs {
-                sequence,
-                weights: weights.clone(),
-            },
+        let call = |sequence, weights, lengths| GruCall {
+            inputs: Inputs { sequence, weights },
             spec: *self.spec,
             order,
             checkpointing: options.checkpointing,
@@ -250,7 +247,7 @@ impl<'a> Operation<'a> {
                 step_mask: optional(Some(step_mask)),
                 ..Sequence::new(x.into_dispatch())
             };
-            let states = run(call(sequence, Lengths::All));
+            let states = run(call(sequence, weights.clone(), Lengths::All));
             last_state(Tensor::from_dispatch(states), order)
         });
         let sequence = Sequence {
@@ -262,7 +259,7 @@ impl<'a> Operation<'a> {
             starts: optional(flags),
             start_state: optional(start_state),
         };
-        let states = Tensor::<3>::from_dispatch(run(call(sequence, lengths.clone())));
+        let states = Tensor::<3>::from_dispatch(run(call(sequence, weights, lengths.clone())));
         let last = match (no_step, lengths.of_rows()) {
             (Some(last), _) => last,
             (None, None) => last_state(states.clone(), order),

@@ -47,7 +47,7 @@ impl GruBlock {
             is_like_x &= (discriminant(&tensor.kind), tensor.dtype()) == (kind, DType::F32);
         };
         for weights in self.weights() {
-            weights.to_dispatch().map(&mut compare);
+            weights.into_dispatch().map(&mut compare);
         }
         for state in [&options.state, &options.starts.state] {
             optional(state.clone()).map(&mut compare);
@@ -69,8 +69,8 @@ pub(super) fn stack(
 ) -> Result<Stack, GruError> {
     let h = block.d_hidden;
     let mut of_layers = Vec::new();
-    for (k, weights) in weights.iter().enumerate() {
-        let weights = weights.to_dispatch();
+    for (k, weights) in weights.into_iter().enumerate() {
+        let weights = weights.into_dispatch();
         for (name, tensor) in [
             ("w_ih", weights.w_ih.as_ref()),
             ("w_hh", Some(&weights.w_hh)),

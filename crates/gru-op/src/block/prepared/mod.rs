@@ -214,7 +214,7 @@ impl PreparedGru {
         match &self.kind {
             #[cfg(feature = "cpu-kernels")]
             Kind::Stack(stack) => cpu::forward(self, stack, x, layout, options),
-            Kind::Block(block) => block.run_layers(op, x, layout, options),
+            Kind::Block(block) => block.run_layers(op, x, layout, &options),
         }
     }
 

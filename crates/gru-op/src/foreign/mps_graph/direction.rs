@@ -28,7 +28,7 @@ pub(super) fn calls(arguments: &Arguments, descriptor: &GruDescriptor) -> Vec<Gr
                 recurrent_mask: rows(&arguments.mask),
                 ..Sequence::new(x.into_dispatch())
             },
-            weights: weights.to_dispatch(),
+            weights: weights.into_dispatch(),
         };
         GruCall {
             order: Order {
