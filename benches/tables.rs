@@ -63,7 +63,7 @@ type Best = BTreeMap<(String, String, String), Row>;
 
 /// Whether a peer computes a row.
 fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
-    let [n, .., directions] = shape.sizes;
+    let [n, _, inputs, .., directions] = shape.sizes;
     match (peer, shape.kind) {
         ("torch-cell" | "torch-split" | "torchrl", kind) => {
             matches!(kind, Kind::Starts(_) | Kind::Documents)
@@ -71,6 +71,8 @@ fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
         ("torch" | "paddle" | "onednn", kind) => !matches!(kind, Kind::Starts(_) | Kind::Documents),
         ("onnxruntime" | "openvino", Kind::Dense | Kind::Lengths(_)) => mode == "infer",
         ("onnxruntime" | "openvino", _) => false,
+        // tract does not compute a single input.
+        ("tract", _) if inputs == 1 => false,
         ("rten" | "tract", kind) => mode == "infer" && kind == Kind::Dense,
         ("ncnn", kind) => mode == "infer" && kind == Kind::Dense && n == 1,
         ("candle", kind) => directions == 1 && kind == Kind::Dense,
@@ -140,7 +142,7 @@ fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, S
         "both" => vec!["infer", "fwd_bwd"],
         one => vec![one],
     };
-    let mut lines = vec!["| shape | N, T, I, H |".to_owned(), "|---|---|".to_owned()];
+    let mut lines = vec!["| shape | N×T×I×H |".to_owned(), "|---|---|".to_owned()];
     for peer in &peers {
         lines[0] += &format!(" {} |", title(peer)?);
         lines[1] += "---|";
@@ -226,7 +228,7 @@ fn of(name: &str) -> Result<&'static Shape, String> {
 /// The sizes of a shape, as text.
 fn sizes(name: &str) -> Result<String, String> {
     let [n, t, i, h, layers, directions] = of(name)?.sizes;
-    let mut text = format!("{n}, {t}, {i}, {h}");
+    let mut text = format!("{n}×{t}×{i}×{h}");
     if layers > 1 {
         text += &format!(", {layers} layers");
     }
