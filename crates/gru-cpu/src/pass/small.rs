@@ -190,15 +190,14 @@ impl<E: Lanes> SmallLayer<'_, E> {
         // SAFETY: the caller promised that the chain and its panel exist.
         unsafe {
             let chain = self.chains.get_unchecked(chain);
-            let width = chain.bias.len() / 4;
-            let bias = chain.bias.as_ptr().add(panel * lanes);
+            let bias = chain.bias.as_ptr().add(panel * 4 * lanes);
             let input = chain.input.as_ptr().add(panel * 3 * i * lanes);
             let recurrent = chain.recurrent.as_ptr().add(panel * 3 * h * lanes);
             let x = self.x.as_ptr().add(chain.direction.time(s, t) * i);
             let b = [
                 E::load(simd, bias),
-                E::load(simd, bias.add(width)),
-                E::load(simd, bias.add(2 * width)),
+                E::load(simd, bias.add(lanes)),
+                E::load(simd, bias.add(2 * lanes)),
             ];
             let [r, z, n] = if t == 1 {
                 add::<E, S, SUMS_1X3>(simd, b, x, input, i)
@@ -207,7 +206,7 @@ impl<E: Lanes> SmallLayer<'_, E> {
             };
             // The vectors have H units or more.
             let state = states.as_ptr().cast();
-            let q = E::load(simd, bias.add(3 * width));
+            let q = E::load(simd, bias.add(3 * lanes));
             let [r, z, q] = add::<E, S, SUMS_1X3>(simd, [r, z, q], state, recurrent, h);
             [r, z, n, q]
         }

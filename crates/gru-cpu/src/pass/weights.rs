@@ -17,7 +17,8 @@ use std::ops::Range;
 /// The weights of a forward pass.
 pub(super) struct ForwardWeights<'a, E> {
     pub(super) matrices: Matrices<'a, E>,
-    /// Four rows of whole panels: the biases of the input product of r, z and n, and of the candidate's recurrent product.
+    /// Four vectors for each panel: the biases of the input product of r, z and n, and of the candidate's recurrent
+    /// product.
     bias: Buffer<E>,
     /// Vectors of H units.
     panels: usize,
@@ -145,10 +146,10 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
     #[inline(always)]
     pub(super) fn bias<S: Simd>(&self, simd: S, panel: usize) -> [E::V<S>; 4] {
         let lanes = E::lanes::<S>();
-        let rows = self.bias.as_ref().chunks_exact(self.panels * lanes);
+        let bias = &self.bias.as_ref()[panel * 4 * lanes..][..4 * lanes];
         let mut vectors = [E::real(simd, 0.0); 4];
-        for (vector, row) in vectors.iter_mut().zip(rows) {
-            *vector = E::read(simd, &row[panel * lanes..][..lanes]);
+        for (vector, from) in vectors.iter_mut().zip(bias.chunks_exact(lanes)) {
+            *vector = E::read(simd, from);
         }
         vectors
     }
@@ -231,14 +232,17 @@ fn bias<E: Lanes>(
     lanes: usize,
 ) -> Buffer<E> {
     let (b_ih, b_hh) = (weights.b_ih, weights.b_hh);
-    let width = h.next_multiple_of(lanes);
-    let mut bias = Buffer::new(4 * width);
+    let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
     // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
     for (b, candidate) in [(b_ih, 2), (b_hh, if after { 3 } else { 2 })] {
         let Some(b) = b else { continue };
         for (gate, slot) in [0, 1, candidate].into_iter().enumerate() {
-            let to = bias.as_mut()[slot * width..][..h].iter_mut();
-            to.zip(&b[gate * h..]).for_each(|(to, &b)| *to = *to + b);
+            for (panel, b) in b[gate * h..][..h].chunks(lanes).enumerate() {
+                let to = &mut bias.as_mut()[(4 * panel + slot) * lanes..][..b.len()];
+                for (to, &b) in to.iter_mut().zip(b) {
+                    *to = *to + b;
+                }
+            }
         }
     }
     bias
