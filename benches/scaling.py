@@ -1,11 +1,11 @@
 """Draws speed-up and efficiency over threads from a record, each relative to the program's own time with one thread.
 In the root of the repository:
 
-    cargo run --release -p gru-benches -- --peers gru-op-flex,torch,openvino,onednn --threads 1,16,8,4,2 \\
+    cargo run --release -p gru-benches -- --peers gru-op-flex,torch,openvino,onednn --threads 1,2,4,8,16 \\
         --shapes char-s,char-l,speech,big,stream,ragged,rl --csv benches/results/NAME-scaling.csv
     target/peers/bin/python benches/scaling.py benches/results/NAME-scaling.csv docs/src/scaling.svg
 
-`--samples 7 --seconds 1` takes a third of the time.
+With `--cores 2` all threads have two cores, as in the picture of the book.
 """
 import csv
 import sys

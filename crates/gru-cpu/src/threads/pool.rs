@@ -13,10 +13,10 @@ use std::{
     thread::{self, Thread},
 };
 
-/// The number of threads that a call may use: those of the pool, but no more than there are processors for this process.
-/// A team is as slow as its thread that waits for a processor. Outside of a pool, the first call starts the global pool.
+/// The number of threads that a call may use: the threads of the pool, but no more than this process has processors. A
+/// team is as slow as its thread that waits for a processor. Outside of a pool, the first call starts the global pool.
 ///
-/// With debug assertions it is the pool alone, so that tests have large teams on small machines.
+/// With debug assertions the number of processors is ignored, so that tests have large teams on small machines.
 pub(crate) fn available() -> usize {
     static PROCESSORS: LazyLock<usize> = LazyLock::new(|| match thread::available_parallelism() {
         Ok(count) if count.get() > 1 && !cfg!(debug_assertions) => count.get(),
