@@ -7,11 +7,17 @@ use gru_op::{
     gpu::{Schedule, Settings, Strategy},
 };
 use gru_testkit::{case::Case, close::Tolerance, webgpu};
-use gru_tests::{
-    operator::{self, Way},
-    warnings,
-};
 use libtest_mimic::{Arguments, Failed, Trial};
+use operator::Way;
+
+#[path = "src/operator.rs"]
+mod operator;
+// The program `gru` uses the rest.
+#[allow(dead_code)]
+#[path = "src/runs.rs"]
+mod runs;
+#[path = "src/warnings.rs"]
+mod warnings;
 
 /// Without the self-tests, which are more launches.
 const SETTINGS: Settings = Settings {

@@ -9,38 +9,9 @@ use gru_testkit::{
     case::Case,
     close::{Outcome, Tensors},
     draw::Drawn,
-    runs::{Runs, Stop},
 };
 
-use super::{
-    backends::TestBackend,
-    runs::{self, Leaves, expect_shape, loss, values},
-};
-
-/// A backend that runs cases in one type.
-pub struct OnDevice<'a> {
-    /// The backend.
-    pub backend: &'a TestBackend,
-    /// Its device.
-    pub device: &'a Device,
-    /// The type of all tensors.
-    pub dtype: DType,
-}
-
-impl Runs for OnDevice<'_> {
-    fn run(&self, case: &Case, drawn: &Drawn) -> Result<Outcome, Stop> {
-        let way = Way::of(case);
-        if self.backend.name == "ndarray" && way.composed && case.sizes.i == 0 {
-            let reason = "a product over no features panics in Burn 0.22.1's NdArray";
-            return Err(Stop::Unsupported(reason.into()));
-        }
-        let mut device = self.device.clone().autodiff();
-        if case.has("+checkpointing") {
-            device = device.gradient_checkpointing();
-        }
-        Ok(run(&device, self.dtype, drawn, way)?)
-    }
-}
+use super::runs::{self, Leaves, expect_shape, loss, values};
 
 /// How a case reaches the operator.
 #[derive(Debug, Clone, Copy, Default)]

@@ -136,22 +136,25 @@ fn compile(
     }
 }
 
-/// Every kernel in the form that is inferred for the device.
-fn inferred(language: Language, dtype: FloatKind) -> Vec<Compiled> {
-    let has_matrices = dtype != FloatKind::F32;
-    let of = |(size, strategy, by_matrices): &(&str, Strategy, bool)| {
-        OPTIONS.map(|options| {
-            let words = format!("{size} {options}");
-            compile(
-                language,
-                dtype,
-                &words,
-                *strategy,
-                *by_matrices && has_matrices,
-            )
-        })
+/// Every kernel in the form that is inferred for the device. With `GRU_THREADS`, each size has each of the options.
+/// Without it, a size has the next options of the list, from the `first` on: all combinations take minutes.
+fn inferred(language: Language, dtype: FloatKind, first: usize) -> Vec<Compiled> {
+    let options_per_size = if env::var_os("GRU_THREADS").is_some() {
+        OPTIONS.len()
+    } else {
+        1
     };
-    INFERRED.iter().flat_map(of).collect()
+    let has_matrices = dtype != FloatKind::F32;
+    let mut all = Vec::new();
+    for (i, (size, strategy, by_matrices)) in INFERRED.iter().enumerate() {
+        let options = OPTIONS.iter().cycle().skip(first + i);
+        for options in options.take(options_per_size) {
+            let words = format!("{size} {options}");
+            let by_matrices = *by_matrices && has_matrices;
+            all.push(compile(language, dtype, &words, *strategy, by_matrices));
+        }
+    }
+    all
 }
 
 /// A schedule with either reset.
@@ -216,7 +219,7 @@ fn check(all: &[Compiled], shared_bytes: usize, multiplies: &str, kinds: &[(&str
 
 fn cuda_within_limits() {
     // One 16-bit type, because both differ only in a name. Metal's test covers float32.
-    let mut all = inferred(Language::Cuda, FloatKind::F16);
+    let mut all = inferred(Language::Cuda, FloatKind::F16, 0);
     for schedule in [STEPS, PERSISTENT] {
         all.extend(forced(Language::Cuda, FloatKind::F32, 512, schedule));
     }
@@ -257,8 +260,8 @@ fn indices_of_64_bits() {
 }
 
 fn of_metal() -> Vec<Compiled> {
-    let mut all = inferred(Language::Metal, FloatKind::F32);
-    all.extend(inferred(Language::Metal, FloatKind::F16));
+    let mut all = inferred(Language::Metal, FloatKind::F32, 1);
+    all.extend(inferred(Language::Metal, FloatKind::F16, 3));
     all.extend(forced(
         Language::Metal,
         FloatKind::F32,
@@ -321,7 +324,7 @@ fn compiles_by_nvrtc() {
     let words: Vec<_> = command.split_whitespace().collect();
     let (program, arguments) = words.split_first().expect("GRU_NVRTC is a command");
     for dtype in [FloatKind::F32, FloatKind::F16, FloatKind::BF16] {
-        let mut all = inferred(Language::Cuda, dtype);
+        let mut all = inferred(Language::Cuda, dtype, 0);
         for h in [512, 1024] {
             for schedule in [STEPS, PERSISTENT] {
                 all.extend(forced(Language::Cuda, dtype, h, schedule));
