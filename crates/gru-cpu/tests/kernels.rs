@@ -1,5 +1,11 @@
 //! Every instruction set, each forced, against the float64 oracle: states, saved gates and every gradient, from saved
 //! and from recomputed gates. The buffers start with a number that no pass writes.
+//!
+//! A failure lists all cases that failed, the smallest first. One case runs by itself:
+//!
+//! ```sh
+//! GRU_CASE='N5 T13 I9 H33 before' cargo test -p gru-cpu --test kernels
+//! ```
 
 mod support;
 #[path = "support/trials.rs"]
@@ -23,6 +29,9 @@ use support::{F32, Problem, Results, check, known};
 use trials::with_each_isa;
 
 fn main() {
+    if std::env::var_os(CASE).is_some() {
+        trials::run([with_each_isa(named_case)]);
+    }
     trials::run([
         with_each_isa(all_options),
         with_each_isa(tiles_of_every_size),
@@ -38,11 +47,30 @@ fn main() {
     ]);
 }
 
+/// The words of the only case to run.
+const CASE: &str = "GRU_CASE";
+
+fn named_case(isa: Isa) {
+    let words = std::env::var(CASE).expect("main read it");
+    let case = Known::for_kernels(Case::new(&words));
+    check(isa, &case).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
 /// Checks cases, whose expected results are computed once for all instruction sets.
 fn check_all(isa: Isa, all: &OnceLock<Vec<Known>>, cases: impl FnOnce() -> Vec<Case>) {
     let all = all.get_or_init(|| known(cases()));
     assert!(!all.is_empty());
-    all.iter().for_each(|known| check(isa, known));
+    let failure = |known: &Known| Some((known.case.sizes, check(isa, known).err()?));
+    let mut failures: Vec<_> = all.iter().filter_map(failure).collect();
+    failures.sort_by_key(|(sizes, _)| sizes.n * sizes.t * (sizes.i + sizes.h) * sizes.h);
+    let texts: Vec<_> = failures.into_iter().map(|(_, text)| text).collect();
+    assert!(
+        texts.is_empty(),
+        "{} of {} cases failed:\n{}",
+        texts.len(),
+        all.len(),
+        texts.join("\n")
+    );
 }
 
 fn all_options(isa: Isa) {

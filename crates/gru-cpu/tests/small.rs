@@ -21,6 +21,6 @@ fn scalar_at_odd_sizes() {
     ];
     let rules = ["", "lean", "before", "before lean"];
     for known in known(covering(&[sizes, &rules, &["", "time"]], 2)) {
-        check(Isa::Scalar, &known);
+        check(Isa::Scalar, &known).unwrap();
     }
 }
