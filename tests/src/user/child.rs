@@ -1,6 +1,6 @@
 //! Tests that need a separate process, which runs this program again.
 
-use super::{golden, integers, learner, memory, warned};
+use super::{golden, integers, memory, warned};
 use std::{
     env, io,
     process::{self, Command},
@@ -11,9 +11,8 @@ const ROLE: &str = "GRU_TESTS_CHILD";
 
 type Role = fn() -> Result<(), String>;
 
-const ROLES: [(&str, Role); 5] = [
+const ROLES: [(&str, Role); 4] = [
     ("integers", integers::role),
-    ("learner", learner::role),
     ("memory", memory::role),
     ("warnings", warned::role),
     ("writes-golden-files", golden::write),

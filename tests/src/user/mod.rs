@@ -5,7 +5,6 @@ mod child;
 mod golden;
 mod inputs;
 mod integers;
-mod learner;
 mod memory;
 mod module;
 mod quantized;
@@ -58,8 +57,7 @@ pub fn process_trials() -> Vec<Trial> {
     let trial = |(name, test): (&str, fn() -> Result<(), String>)| {
         Trial::test(format!("user/{name}/flex"), move || Ok(test()?))
     };
-    let tests: [(_, fn() -> _); 3] = [
-        ("learner-with-workers", learner::runs),
+    let tests: [(_, fn() -> _); 2] = [
         ("integers-of-8-bits", integers::runs),
         ("warnings", warned::runs),
     ];
