@@ -12,6 +12,7 @@ const REFINEMENTS: usize = 3;
 
 /// The inputs of a check, and its step and tolerance.
 #[derive(Debug, Clone)]
+#[must_use = "a check compares nothing before `check`"]
 pub struct GradCheck {
     inputs: Vec<Input>,
     step: f64,

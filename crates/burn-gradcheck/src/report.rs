@@ -5,6 +5,7 @@ use std::fmt;
 /// The result of a check. `{}` prints one line for each input and each kink.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[must_use = "a report fails no test before `assert`"]
 pub struct Report {
     /// In the order in which they were added.
     pub inputs: Vec<InputReport>,
