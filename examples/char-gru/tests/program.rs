@@ -91,12 +91,15 @@ fn a_run_learns_and_resumes_to_the_same_losses() {
 #[test]
 fn ctrl_c_saves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
-    let train = format!("{TRAIN} --out run").replace("--epochs 6", "--epochs 100000");
+    let train = format!("{TRAIN} --out run").replace("--epochs 6", "--epochs 60000");
     let stopped = program(folder.path(), &train)
         .stderr(Stdio::piped())
         .spawn();
-    let stopped = stopped.unwrap();
-    while !folder.path().join("run/loss.svg").exists() {
+    let mut stopped = stopped.unwrap();
+    // The log of the first epoch.
+    let log = folder.path().join("run/log.jsonl");
+    while !fs::read(&log).is_ok_and(|log| !log.is_empty()) {
+        assert!(stopped.try_wait().unwrap().is_none(), "it ended");
         sleep(Duration::from_millis(10));
     }
     let id = stopped.id().to_string();

@@ -11,9 +11,8 @@ impl StateDict {
     /// Reads the parameters of a record that Burn's `save_file` or `BurnpackStore` wrote.
     ///
     /// # Errors
-    /// If the file cannot be read as a burnpack. On a big-endian machine, also if
-    /// [`save_with_config`](gru_op::GruBlock::save_with_config) did not write it: Burn 0.22 writes numbers in the byte
-    /// order of the machine there, and no file says which.
+    /// If the file cannot be read as a burnpack. On a big-endian machine, also if `GruBlock::save_with_config` did not
+    /// write it: there Burn 0.22 writes numbers in the byte order of the machine, and the file does not say which.
     pub fn from_burnpack(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let failed = |error: &dyn std::fmt::Display| failed(path.display(), error);
@@ -45,3 +44,6 @@ impl StateDict {
         Ok(dict)
     }
 }
+
+#[cfg(test)]
+mod tests;
