@@ -230,7 +230,9 @@ impl Written {
                 "{WRITE}: {file} is written, not compared"
             )));
         }
-        if std::fs::read(path(&file)).map_err(text)? != bytes {
+        // On other systems, the sine of the C library may differ in the last bit.
+        let is_same = self.dtype != DType::F64 || cfg!(target_os = "linux");
+        if is_same && std::fs::read(path(&file)).map_err(text)? != bytes {
             return Err(format!("{file}: expected the recorded bytes"));
         }
         let recorded = Recorded::of(&file)?;

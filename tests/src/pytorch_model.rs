@@ -124,7 +124,9 @@ fn exports_what_it_read() -> Result<(), String> {
     let dict = StateDict::from_pytorch(path("tagger.pt")).map_err(text)?;
     let config = pytorch::config(&dict, PREFIX).map_err(text)?;
     let encoder = pytorch::import(&dict, PREFIX, &config, device).map_err(text)?;
+    // A closed file: Wine 8 and older Windows replace no open one.
     let file = tempfile::NamedTempFile::new().map_err(text)?;
+    let file = file.into_temp_path();
     let exported = pytorch::export(&encoder, PREFIX).map_err(text)?;
     exported.to_safetensors(&file).map_err(text)?;
     let read = StateDict::from_safetensors(&file).map_err(text)?;

@@ -85,9 +85,8 @@
 //!
 //! The feature `relaxed-simd` with `+simd128,+relaxed-simd` adds the fused multiply-add of engines that have it.
 //!
-//! Times were not measured on AArch64. These commands run the tests of both targets; `tools/targets` does the
-//! same on Debian without rustup's targets. On WebAssembly the tests of threads and of panics are ignored: it
-//! has no threads, and a panic ends the module.
+//! Times were not measured on AArch64. These commands run the tests of both targets, as `tools/targets` of the repository
+//! does. On WebAssembly the tests of threads and of panics are ignored: it has no threads, and a panic ends the module.
 //!
 //! ```sh
 //! rustup target add wasm32-wasip1 aarch64-unknown-linux-gnu

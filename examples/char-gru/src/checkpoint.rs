@@ -103,7 +103,7 @@ fn of_record(record: Bytes) -> Result<Vec<Vec<f32>>, RecordError> {
     let numbers = reader.tensor_names().into_iter().map(|name| {
         let bytes = reader.tensor_data(name)?;
         let numbers = bytes.as_chunks().0.iter();
-        Ok(numbers.map(|&bytes| f32::from_le_bytes(bytes)).collect())
+        Ok(numbers.map(|&bytes| f32::from_ne_bytes(bytes)).collect())
     });
     numbers.collect()
 }

@@ -22,8 +22,9 @@ impl Folder {
     /// Creates the folder `path`, or opens it with `resume` or `overwrite`.
     pub fn open(path: &Path, resume: bool, overwrite: bool) -> Result<Self, Error> {
         fs::create_dir_all(path).map_err(Error::file(path))?;
-        // Without truncation: the file may be a link.
+        // Without truncation: the file may be a link. Windows locks no file that is only open for appending.
         let lock = OpenOptions::new()
+            .read(true)
             .append(true)
             .create(true)
             .open(path.join("lock"));

@@ -87,6 +87,35 @@ fn a_run_learns_and_resumes_to_the_same_losses() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let train = format!("{TRAIN} --out run").replace("--epochs 6", "--epochs 60000");
+    let stopped = program(folder.path(), &train)
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut stopped = stopped.unwrap();
+    // The log of the first epoch.
+    let log = folder.path().join("run/log.jsonl");
+    while !fs::read(&log).is_ok_and(|log| !log.is_empty()) {
+        assert!(stopped.try_wait().unwrap().is_none(), "it ended");
+        sleep(Duration::from_millis(10));
+    }
+    let id = stopped.id().to_string();
+    Command::new("kill").args(["-INT", &id]).status().unwrap();
+    let stopped = stopped.wait_with_output().unwrap();
+    assert_eq!(stopped.status.code(), Some(130));
+    let errors = String::from_utf8(stopped.stderr).unwrap();
+    let (_, after) = errors.split_once("error: stopped after step ").unwrap();
+    let (step, _) = after.split_once(';').unwrap();
+    run(
+        folder.path(),
+        &format!("{train} --resume --max-steps {step}"),
+    );
+    assert_eq!(losses(&folder.path().join("run")).len().to_string(), step);
+}
+
 #[test]
 fn several_devices_learn_what_one_learns() {
     let folder = tempfile::tempdir().unwrap();

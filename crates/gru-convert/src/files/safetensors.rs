@@ -8,8 +8,9 @@ use gru_op::{
     GruError,
     files::{self, SAFETENSORS},
 };
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors, View};
 use std::{
+    borrow::Cow,
     io::{Cursor, Write},
     path::Path,
 };
@@ -87,7 +88,7 @@ fn read(bytes: &Bytes) -> Result<StateDict, String> {
                 let start = tensor.data().as_ptr().addr() - bytes.as_ptr().addr();
                 let part = bytes.view(start, start + tensor.data().len());
                 let part = part.map_err(|e| format!("{name}: {e:?}"))?;
-                let part = files::aligned(part, dtype);
+                let part = files::native(part, dtype);
                 checked(TensorData::from_bytes(part, tensor.shape(), dtype))
             }
         };
@@ -97,9 +98,29 @@ fn read(bytes: &Bytes) -> Result<StateDict, String> {
 }
 
 /// An array for the safetensors writer.
+struct Array<'a>(Dtype, &'a TensorData);
+
+impl View for Array<'_> {
+    fn dtype(&self) -> Dtype {
+        self.0
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.1.shape()
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        files::little_endian(self.1.as_bytes(), self.1.dtype())
+    }
+
+    fn data_len(&self) -> usize {
+        self.1.as_bytes().len()
+    }
+}
+
 fn view<'a>(
     (name, data): (&'a String, &'a TensorData),
-) -> Result<(&'a str, TensorView<'a>), ConvertError> {
+) -> Result<(&'a str, Array<'a>), ConvertError> {
     let actual = data.dtype();
     let dtype = match actual {
         DType::Flex32 => Some(Dtype::F32),
@@ -108,12 +129,13 @@ fn view<'a>(
             .find(|(dtype, _)| *dtype == actual)
             .map(|(_, of_file)| *of_file),
     };
-    let Some(dtype) = dtype.filter(|_| actual.is_float()) else {
-        let name = name.clone();
-        return Err(GruError::DType { name, actual }.into());
-    };
-    let view = TensorView::new(dtype, data.shape().to_vec(), data.as_bytes());
-    Ok((name, view.expect("the shape fits the bytes")))
+    match dtype.filter(|_| actual.is_float()) {
+        Some(dtype) => Ok((name, Array(dtype, data))),
+        None => {
+            let name = name.clone();
+            Err(GruError::DType { name, actual }.into())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -70,11 +70,8 @@ pub fn read(
             )));
         }
         count(raw.len() / size)?;
-        let mut bytes = raw.to_vec();
         // Raw data of ONNX is always little-endian.
-        if cfg!(target_endian = "big") {
-            bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
-        }
+        let bytes = files::little_endian(&raw, dtype).into_owned();
         return Ok(TensorData::from_bytes_vec(bytes, dims, dtype));
     }
     // Without raw bytes, the values are in the list of their type.

@@ -110,6 +110,24 @@ fn quantize(values: &[f32]) -> (Vec<i32>, f32) {
     (values.iter().map(round).collect(), largest / 127.0)
 }
 
+/// `a·b + c`, rounded once. `f32::mul_add` is the C library's `fmaf` on some targets, and mingw's is often wrong.
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    // The product is exact, and `lost` is what the sum loses.
+    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = product + c;
+    let of_c = sum - product;
+    let lost = (product - (sum - of_c)) + (c - of_c);
+    // Of the two neighbours, the odd one. No float32 and no middle of two is odd, so the next rounding is right.
+    let odd = if lost == 0.0 || sum.to_bits() % 2 == 1 {
+        sum
+    } else if lost > 0.0 {
+        sum.next_up()
+    } else {
+        sum.next_down()
+    };
+    odd as f32
+}
+
 fn dots() -> impl Iterator<Item = Dots> {
     Dots::ALL.into_iter().filter(|dots| dots.is_available())
 }
@@ -172,7 +190,7 @@ fn bf16_products_have_the_bits_of_their_definition() {
                     let w = f32::from_bits(u32::from(bf16::round(*factors.w(k, column))) << 16);
                     let (x, sum) = (factors.x[row * factors.k + k], &mut sums[k % 2]);
                     *sum = if is_fused {
-                        w.mul_add(x, *sum)
+                        fused(w, x, *sum)
                     } else {
                         w * x + *sum
                     };

@@ -5,7 +5,7 @@
 
 use super::{GruBlock, GruBlockConfig, GruError, GruMismatch};
 use crate::{
-    files::{self, BURNPACK, Limit},
+    files::{self, BURNPACK, CONFIG, Limit},
     op::options::GruWeights,
 };
 use burn::{
@@ -26,9 +26,6 @@ use std::{
 
 /// The expected names of parameters.
 const NAMES: &str = "a block has layers.K.w_ih, w_hh, b_ih and b_hh for K from 0";
-
-/// The name of the configuration in the metadata.
-const CONFIG: &str = "gru-op.config";
 
 /// A block could not be written to a file, or read from one.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +49,8 @@ pub enum GruFileError {
 impl GruBlock {
     /// Writes parameters and configuration to one file. An existing file is replaced as a whole or not at all.
     /// Without an extension, `path` gets Burn's extension, `.bpk`. If the process is killed, it may leave a
-    /// temporary file `….tmp` in the same folder. Its name is up to 30 bytes longer than the name of the file.
+    /// temporary file `….tmp` in the same folder. Its name is up to 30 bytes longer than the name of the file. On Windows,
+    /// a file that another program has open may not be replaced, which is an error.
     ///
     /// ```
     /// # fn main() -> Result<(), gru_op::GruFileError> {
@@ -83,6 +81,7 @@ impl GruBlock {
             .and_then(|()| parameters.iter().try_for_each(check_parameter))
             .and_then(|()| check_dtypes(&parameters))
             .map_err(|source| content(path, source))?;
+        let parameters = parameters.into_iter().map(little_endian).collect();
         let writer = Writer::new(parameters).with_metadata(CONFIG, &config.to_string());
         writer.write_to_file(path).map_err(|e| file(path, e))
     }
@@ -193,6 +192,19 @@ fn check_dtype(name: &str, dtype: DType) -> Result<(), GruError> {
     Err(GruError::DType { name, actual })
 }
 
+/// A parameter in the byte order of the format. Burn writes the one of the machine.
+fn little_endian(parameter: PackTensor) -> PackTensor {
+    let (name, dtype, shape) = (
+        parameter.name.clone(),
+        parameter.dtype,
+        parameter.shape.clone(),
+    );
+    bridge::map_data(parameter, name, dtype, shape, |data| {
+        let (bytes, shape, dtype) = data.into_parts();
+        TensorData::from_bytes(files::native(bytes, dtype), shape, dtype)
+    })
+}
+
 type Parameters = BTreeMap<String, PackTensor>;
 
 /// Builds a block from the parameters of a file, with their ids.
@@ -267,7 +279,7 @@ fn tensor<const D: usize>(
         });
     }
     let (bytes, shape, _) = data.into_parts();
-    let data = TensorData::from_bytes(files::aligned(bytes, dtype), shape, dtype);
+    let data = TensorData::from_bytes(files::native(bytes, dtype), shape, dtype);
     Ok(Some(Tensor::from_data(data, (device, dtype))))
 }
 

@@ -11,10 +11,14 @@ pub use self::{
 
 use burn::tensor::{Bytes, DType};
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::Read,
     path::Path,
 };
+
+/// The name of a block's configuration in the metadata of a burnpack.
+pub const CONFIG: &str = "gru-op.config";
 
 /// Opens a file. A pipe would wait forever, and a device may never end.
 ///
@@ -45,11 +49,24 @@ pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Bytes at an address that numbers of this type can have. A part of a file may start anywhere.
-pub fn aligned(bytes: Bytes, dtype: DType) -> Bytes {
-    if bytes.as_ptr().addr().is_multiple_of(dtype.size().max(1)) {
+/// Converts little-endian bytes of a file to numbers of this machine, or numbers to bytes. A part of a file may start at
+/// an address that numbers of its type cannot have.
+pub fn native(bytes: Bytes, dtype: DType) -> Bytes {
+    let is_aligned = bytes.as_ptr().addr().is_multiple_of(dtype.size().max(1));
+    if is_aligned && cfg!(target_endian = "little") {
         bytes
     } else {
-        Bytes::from_bytes_vec(bytes.to_vec())
+        Bytes::from_bytes_vec(little_endian(&bytes, dtype).into_owned())
     }
+}
+
+/// As [`native`], without a change of alignment.
+pub fn little_endian(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
+    if cfg!(target_endian = "little") {
+        return bytes.into();
+    }
+    let mut bytes = bytes.to_vec();
+    let numbers = bytes.chunks_exact_mut(dtype.size().max(1));
+    numbers.for_each(<[u8]>::reverse);
+    bytes.into()
 }

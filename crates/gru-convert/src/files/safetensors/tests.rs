@@ -1,4 +1,5 @@
 use super::*;
+use safetensors::tensor::TensorView;
 
 #[test]
 fn arrays_of_other_types() {
