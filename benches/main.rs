@@ -16,6 +16,7 @@
 
 mod agree;
 mod burn_gru;
+mod chart;
 mod facts;
 mod layer;
 mod peer;

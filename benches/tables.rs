@@ -1,4 +1,4 @@
-//! The tables of the documents, generated from records. A document contains
+//! The tables and the picture of the documents, generated from records. A document contains
 //!
 //! ```text
 //! <!-- table RECORD both|infer|fwd_bwd SHAPES PEERS -->
@@ -17,6 +17,7 @@ use std::{
 };
 
 use crate::{
+    chart,
     problem::{Kind, Shape},
     record::{self, Row},
 };
@@ -27,7 +28,9 @@ const DOCUMENTS: [&str; 3] = [
     "docs/src/inference.md",
 ];
 /// The peer that the others are compared with.
-const OURS: &str = "gru-op-flex";
+pub const OURS: &str = "gru-op-flex";
+/// The picture and its record.
+const PICTURE: [&str; 2] = ["docs/src/speed.svg", "epyc-zen4-2-cores.csv"];
 const END: &str = "<!-- end -->";
 
 /// Compares the documents with the records, or writes them.
@@ -36,10 +39,15 @@ const END: &str = "<!-- end -->";
 /// If a document differs, or a record does not have a named row, or rows of one cell were not measured together.
 pub fn check(root: &Path, write: bool) -> Result<(), String> {
     let mut differences = Vec::new();
-    for name in DOCUMENTS {
+    for name in DOCUMENTS.into_iter().chain([PICTURE[0]]) {
         let path = root.join(name);
-        let old = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
-        let text = fill(root, &old)?;
+        // The picture may be new.
+        let old = fs::read_to_string(&path).unwrap_or_default();
+        let text = if name == PICTURE[0] {
+            chart::svg(&best(root, PICTURE[1])?)?
+        } else {
+            fill(root, &old)?
+        };
         if text == old {
             continue;
         }
@@ -59,10 +67,10 @@ pub fn check(root: &Path, write: bool) -> Result<(), String> {
 }
 
 /// By mode, shape and peer: the row of the best thread count.
-type Best = BTreeMap<(String, String, String), Row>;
+pub type Best = BTreeMap<(String, String, String), Row>;
 
 /// Whether a peer computes a row.
-fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
+pub fn computes(peer: &str, shape: &Shape, mode: &str) -> bool {
     let [n, _, inputs, .., directions] = shape.sizes;
     match (peer, shape.kind) {
         ("torch-cell" | "torch-split" | "torchrl", kind) => {
@@ -200,7 +208,7 @@ fn table(best: &Best, mode: &str, shapes: &str, peers: &str) -> Result<String, S
     Ok(lines.join("\n") + "\n")
 }
 
-fn title(peer: &str) -> Result<&'static str, String> {
+pub fn title(peer: &str) -> Result<&'static str, String> {
     Ok(match peer {
         "burn-flex" => "Burn `Gru`",
         "torch" => "PyTorch",
@@ -221,7 +229,7 @@ fn title(peer: &str) -> Result<&'static str, String> {
     })
 }
 
-fn of(name: &str) -> Result<&'static Shape, String> {
+pub fn of(name: &str) -> Result<&'static Shape, String> {
     Shape::find(name).ok_or_else(|| format!("unknown shape {name}"))
 }
 
