@@ -17,8 +17,14 @@ impl StateDict {
         let failed = |error: &dyn std::fmt::Display| failed(path.display(), error);
         let bytes = files::read(path).map_err(|e| failed(&e))?;
         let bytes = Bytes::from_elems(bytes).shared();
-        let reader = Reader::from_bytes(bytes.clone())
-            .map_err(|e| failed(&files::mismatch(BURNPACK, &mut Cursor::new(&bytes[..]), e)))?;
+        let reader = Reader::from_bytes(bytes.clone()).map_err(|e| {
+            failed(&files::mismatch(
+                BURNPACK,
+                &path.to_string_lossy(),
+                &mut Cursor::new(&bytes[..]),
+                e,
+            ))
+        })?;
         let tensors = reader.into_tensors().map_err(|e| failed(&e))?;
         let (mut dict, mut limit) = (Self::new(), Limit::new(bytes.len() as u64));
         for tensor in tensors {
