@@ -90,16 +90,15 @@ pub(crate) fn explained(
     let own = layers(dict, of);
     let layer = own.get(prefix);
     if let Some(other) = layer.and_then(Layer::other) {
-        let (name, reason) = (prefix.into(), format!("expected a GRU, got {other}"));
-        return match &error {
-            // Not what the prefix has, but an array that cannot be read.
-            ConvertError::Tensor { .. } => error,
-            ConvertError::Gru(_) | ConvertError::Form { .. } => ConvertError::Tensor {
-                name: format!("{error}; {name:?}"),
-                reason,
-            },
-            _ => ConvertError::Tensor { name, reason },
+        let reason = match &error {
+            // An array cannot be read, whatever the layer is.
+            ConvertError::Tensor { .. } => return error,
+            ConvertError::Gru(_) | ConvertError::Form { .. } => {
+                format!("{error}; expected a GRU, got {other}")
+            }
+            _ => format!("{prefix:?}: expected a GRU, got {other}"),
         };
+        return ConvertError::Model { reason };
     }
     match error {
         ConvertError::Prefix {

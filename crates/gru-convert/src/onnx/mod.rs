@@ -14,6 +14,8 @@ mod attributes;
 mod elsewhere;
 #[cfg(feature = "onnx")]
 mod model;
+#[cfg(feature = "onnx")]
+mod node;
 mod prepared;
 #[cfg(feature = "onnx")]
 mod proto;
@@ -28,7 +30,8 @@ mod write;
 
 #[cfg(feature = "onnx")]
 pub use self::{
-    model::{Model, Node},
+    model::Model,
+    node::Node,
     write::{ModelInputs, model},
 };
 

@@ -1,6 +1,6 @@
 //! The GRUs of a `.onnx` file.
 
-use super::{Attributes, attributes::attributes, config, elsewhere, import, proto, sparse, tensor};
+use super::{Node, config, elsewhere, import, proto, sparse, tensor};
 use crate::{
     error::ConvertError,
     state_dict::{StateDict, shown},
@@ -74,53 +74,6 @@ enum Constant {
     Same(String, Option<DType>),
     /// Two constants have this name.
     Ambiguous,
-}
-
-/// A `GRU` node.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Node {
-    name: String,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
-    attributes: Attributes,
-}
-
-impl Node {
-    /// Its name, or the name of its first output if it has none.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The names of `X`, `W`, `R`, `B`, `sequence_lens` and `initial_h`. Absent inputs are empty or
-    /// missing.
-    pub fn inputs(&self) -> &[String] {
-        &self.inputs
-    }
-
-    /// The names of `Y` and `Y_h`. Absent outputs are empty or missing.
-    pub fn outputs(&self) -> &[String] {
-        &self.outputs
-    }
-
-    /// Its attributes.
-    pub fn attributes(&self) -> &Attributes {
-        &self.attributes
-    }
-
-    fn read(node: proto::Node) -> Result<Self, ConvertError> {
-        let first = || node.output.iter().find(|name| !name.is_empty()).cloned();
-        let name = match node.name.filter(|name| !name.is_empty()) {
-            Some(name) => name,
-            None => first().unwrap_or_default(),
-        };
-        let attributes = attributes(&name, &node.attribute)?;
-        Ok(Self {
-            name,
-            inputs: node.input,
-            outputs: node.output,
-            attributes,
-        })
-    }
 }
 
 /// An attribute of a node.
@@ -229,9 +182,9 @@ impl Model {
         match (kind, &node.output[..]) {
             ("GRU", _) => {
                 let (gru, place) = (Node::read(node)?, self.grus.len());
-                let named = self.names.entry(gru.name.clone());
+                let named = self.names.entry(gru.name().to_owned());
                 named.and_modify(|gru| *gru = None).or_insert(Some(place));
-                for output in gru.outputs.iter().filter(|name| !name.is_empty()) {
+                for output in gru.outputs().iter().filter(|name| !name.is_empty()) {
                     self.outputs.entry(output.clone()).or_insert(place);
                 }
                 self.grus.push(gru);
@@ -347,7 +300,7 @@ impl Model {
         let gru = self.gru(name)?;
         let mut dict = StateDict::new();
         for (key, input) in [("W", 1), ("R", 2), ("B", 3)] {
-            match gru.inputs.get(input).filter(|value| !value.is_empty()) {
+            match gru.inputs().get(input).filter(|value| !value.is_empty()) {
                 Some(value) => dict.insert(key, self.constant(value)?),
                 None if key == "B" => {}
                 None => return Err(GruError::MissingKey { key: key.into() }.into()),
@@ -366,7 +319,7 @@ impl Model {
 
     fn read_gru(&self, name: &str) -> Result<(GruBlockConfig, StateDict), ConvertError> {
         let dict = self.weights(name)?;
-        let config = config(&self.gru(name)?.attributes, &dict, "")?;
+        let config = config(self.gru(name)?.attributes(), &dict, "")?;
         Ok((config, dict))
     }
 
