@@ -268,7 +268,11 @@ fn wrong_files() -> Result<(), String> {
     let file = |name: &str| fs::read(models.join(name)).map_err(text);
     let pytorch = file("tagger/tagger.pt")?;
     let index = "{\"metadata\": {\"total_size\": 8}, \"weight_map\": {\"a\": \"1.h5\"}}";
-    let contents: [(&str, Vec<u8>); 16] = [
+    const SAVED_MODEL: &str =
+        "a TensorFlow SavedModel: save the model as .keras, or its variables with numpy.savez";
+    const CHECKPOINT: &str =
+        "a part of a TensorFlow checkpoint: save its variables with numpy.savez";
+    let contents: [(&str, Vec<u8>); 21] = [
         (READERS[0].0, pytorch.clone()),
         (
             READERS[0].0,
@@ -296,6 +300,24 @@ fn wrong_files() -> Result<(), String> {
             "the index of sharded weights: read each file that it names",
             index.into(),
         ),
+        // The first bytes of saved_model.pb, .meta, .index, a frozen graph and `checkpoint`, of TensorFlow 2.21.
+        (
+            SAVED_MODEL,
+            b"\x08\x01\x12\xf8\xf8\x03\x0a\xb2\x1b\x12\x82\x1b\x0a\x44\x0a\x05AddV2".to_vec(),
+        ),
+        (
+            CHECKPOINT,
+            b"\x0a\xb2\x1b\x12\x82\x1b\x0a\x44\x0a\x05AddV2\x12\x06".to_vec(),
+        ),
+        (
+            CHECKPOINT,
+            b"\0\0\x06\x08\x01\x1a\x02\x08\x01\0\x1a\x11".to_vec(),
+        ),
+        (
+            "a frozen TensorFlow graph: convert it to ONNX with tf2onnx",
+            b"\x0a\x0d\x0a\x01x\x12\x05Const".to_vec(),
+        ),
+        (CHECKPOINT, b"model_checkpoint_path: \"model\"".to_vec()),
         ("a text, \"Entry not found\"", b"Entry not found".to_vec()),
         ("an empty file", vec![]),
         (
@@ -325,8 +347,26 @@ fn no_files() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(text)?;
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("folder.bpk")).map_err(text)?;
+    fs::create_dir(path("export.bpk")).map_err(text)?;
+    fs::write(path("export.bpk/saved_model.pb"), b"\x08\x01").map_err(text)?;
+    fs::write(path("checkpoint.bpk.index"), b"\0").map_err(text)?;
+    // The numbers of a checkpoint may look like anything.
+    let numbers = path("a.data-00000-of-00001");
+    fs::write(&numbers, b"\x08\x08\x12\x07").map_err(text)?;
     #[cfg_attr(not(unix), allow(unused_mut))]
     let mut paths = vec![
+        (
+            path("export.bpk"),
+            "expected a file, got a TensorFlow SavedModel: ",
+        ),
+        (
+            path("checkpoint.bpk"),
+            "expected a file, got a part of a TensorFlow checkpoint: ",
+        ),
+        (
+            numbers,
+            ", got a part of a TensorFlow checkpoint: save its variables with numpy.savez",
+        ),
         (path("folder.bpk"), "expected a file, got a folder"),
         (path("none.bpk"), "none.bpk: "),
     ];

@@ -42,6 +42,12 @@ pub(crate) enum Form {
     Rows,
 }
 
+/// Returns an error if an array is missing, or has another shape or no floating-point numbers.
+pub(crate) fn check(dict: &StateDict, arrays: &[Array]) -> Result<(), ConvertError> {
+    let mut arrays = arrays.iter();
+    arrays.try_for_each(|(key, shape, ..)| dict.floats(key, shape).map(|_| ()))
+}
+
 /// The block with these arrays. Gates that no array holds are zero, and a parameter without any is absent.
 pub(crate) fn import(
     dict: &StateDict,

@@ -26,12 +26,14 @@
 use crate::{
     arrays::{self, Array, Form::*, Parameter::*, RZN},
     error::ConvertError,
-    model,
+    looks::{Layer, Names, explained},
+    model::{self, Grus},
     state_dict::StateDict,
     system::{PLAIN, System},
 };
 use burn::tensor::Device;
 use gru_op::{Activation, GruBlock, GruBlockConfig};
+use std::collections::{BTreeMap, BTreeSet};
 
 const SYSTEM: System = System {
     name: "Burn",
@@ -62,6 +64,10 @@ const GATES: [&str; 3] = ["reset_gate.", "update_gate.", "new_gate."];
 /// # Errors
 /// If a key under `prefix` is missing or does not belong to such a module, or if an array is not a matrix.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    read(dict, prefix).map_err(|error| explained(error, dict, prefix, &LOOKS))
+}
+
+fn read(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     let keys = dict.under(prefix, NAMES)?;
     let bidirectional = keys.iter().any(|(_, name)| name.starts_with("forward."));
     let first = if bidirectional { "forward." } else { "" };
@@ -124,9 +130,13 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
 /// # Errors
 /// As [`import`].
 pub fn blocks(dict: StateDict, device: &Device) -> Result<StateDict, ConvertError> {
-    model::blocks(dict, prefix_of, |gru, prefix| {
-        import(gru, prefix, &config(gru, prefix)?, device)
+    model::blocks(dict, &BTreeSet::new(), grus, |gru, prefix| {
+        block(gru, prefix, device)
     })
+}
+
+fn block(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruBlock, ConvertError> {
+    import(dict, prefix, &config(dict, prefix)?, device)
 }
 
 /// The model with the arrays of a record of Burn, whose modules `Gru` and `BiGru` are blocks in `model`: each array
@@ -139,19 +149,101 @@ pub fn blocks(dict: StateDict, device: &Device) -> Result<StateDict, ConvertErro
 /// As [`import`], or if arrays and parameters do not match.
 #[cfg(feature = "store")]
 pub fn load<M: burn::module::Module>(dict: StateDict, model: M) -> Result<M, ConvertError> {
-    model::load(dict, model, blocks, burn_store::IdentityAdapter, false)
+    model::load(
+        dict,
+        model,
+        (grus, block),
+        burn_store::IdentityAdapter,
+        false,
+    )
 }
 
-/// The prefix of the module, if it is an array of a `Gru` or `BiGru`.
-fn prefix_of<'a>(dict: &StateDict, key: &'a str) -> Option<&'a str> {
-    let (prefix, _) = GATES.iter().find_map(|gate| key.rsplit_once(gate))?;
-    let one_of_both = ["forward.", "reverse."].iter().find_map(|direction| {
-        let both = prefix.strip_suffix(direction)?;
-        let has = |other| dict.get(&format!("{both}{other}.new_gate.hidden_transform.weight"));
-        (has("forward").is_some() && has("reverse").is_some()).then_some(both)
+/// Modules by the names of their gates. Burn's `Lstm` and `Rnn` have other gates.
+pub(crate) const LOOKS: Names = Names {
+    module: "burn",
+    layer: |dict, key| {
+        let path = key.strip_suffix(".hidden_transform.weight")?;
+        let start = path.rfind('.').map_or(0, |dot| dot + 1);
+        let (prefix, gate) = path.split_at(start);
+        let gates = match gate {
+            "reset_gate" => 3,
+            "output_gate" => 4,
+            "gate" => 1,
+            _ => return None,
+        };
+        let both = both_of(prefix).filter(|both| gates == 3 && are_directions(dict, both));
+        Some(Layer::new(both.unwrap_or(prefix), gates, 1))
+    },
+    check: |dict, prefix| arrays::check(dict, &arrays(prefix, &read(dict, prefix)?)),
+};
+
+/// The prefix of a `BiGru`, if this may be the prefix of one of its directions.
+fn both_of(prefix: &str) -> Option<&str> {
+    let both = ["forward.", "reverse."].map(|direction| prefix.strip_suffix(direction));
+    let both = both.into_iter().flatten().next()?;
+    (both.is_empty() || both.ends_with('.')).then_some(both)
+}
+
+/// Whether two modules with equal shapes are in the fields of a `BiGru`.
+fn are_directions(dict: &StateDict, both: &str) -> bool {
+    let [forward, reverse] = ["forward.", "reverse."].map(|direction| {
+        let prefix = format!("{both}{direction}");
+        let own = dict.under(&prefix, NAMES).unwrap_or_default();
+        let own = own.into_iter().filter(|(_, name)| is_own(name));
+        own.filter_map(|(key, name)| Some((name, dict.get(key)?.shape())))
+            .collect::<Vec<_>>()
     });
-    let prefix = one_of_both.unwrap_or(prefix);
-    (prefix.is_empty() || prefix.ends_with('.')).then_some(prefix)
+    forward == reverse && !forward.is_empty()
+}
+
+/// Whether an array of a `Gru` may have this name.
+fn is_own(name: &str) -> bool {
+    let gate = GATES.iter().find_map(|gate| name.strip_prefix(gate));
+    let array = gate.and_then(|rest| rest.split_once("_transform."));
+    matches!(array, Some(("input" | "hidden", "weight" | "bias")))
+}
+
+/// The keys of each module. A module of the user may have gates of the same names, but its arrays have other names or
+/// shapes, or the model has parameters of these names.
+fn grus(dict: &StateDict, wanted: &BTreeSet<String>) -> Grus {
+    let mut grus = BTreeMap::new();
+    for key in dict.keys() {
+        let Some(prefix) = key.strip_suffix("reset_gate.hidden_transform.weight") else {
+            continue;
+        };
+        let is_path = prefix.is_empty() || prefix.ends_with('.');
+        let own = dict.under(prefix, NAMES).unwrap_or_default();
+        let own: Vec<_> = own.into_iter().filter(|(_, name)| is_own(name)).collect();
+        if is_path && is_gru(dict, &own) && !own.iter().any(|(key, _)| wanted.contains(*key)) {
+            let both = both_of(prefix).filter(|both| {
+                let first = format!("{both}forward.layers.0.w_hh");
+                are_directions(dict, both) && !wanted.contains(&first)
+            });
+            let keys = own.into_iter().map(|(key, _)| key.to_owned());
+            let gru: &mut Vec<_> = grus.entry(both.unwrap_or(prefix).to_owned()).or_default();
+            gru.extend(keys);
+        }
+    }
+    grus
+}
+
+/// Whether these arrays are square recurrent matrices of all gates, and have shapes for the same H.
+fn is_gru(dict: &StateDict, own: &[(&str, &str)]) -> bool {
+    let mut recurrent = own
+        .iter()
+        .filter(|(_, name)| name.ends_with("hidden_transform.weight"));
+    let shape = |key: &str| dict.get(key).map_or(&[][..], |array| array.shape());
+    let Some(&[h, _]) = recurrent.clone().next().map(|(key, _)| shape(key)) else {
+        return false;
+    };
+    let has_gates = recurrent.clone().count() == GATES.len();
+    has_gates
+        && recurrent.all(|(key, _)| shape(key) == [h, h])
+        && own.iter().all(|(key, name)| match shape(key) {
+            [_, width] => name.ends_with("weight") && *width == h,
+            [width] => name.ends_with("bias") && *width == h,
+            _ => false,
+        })
 }
 
 /// One array for each gate.

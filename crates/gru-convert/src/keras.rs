@@ -36,7 +36,8 @@
 use crate::{
     arrays::{self, Array, Form::*, Parameter::*, ZRN},
     error::ConvertError,
-    state_dict::StateDict,
+    looks::{Layer, Names, explained},
+    state_dict::{StateDict, unexpected},
     system::{PLAIN, System},
 };
 use burn::tensor::Device;
@@ -56,14 +57,56 @@ const SYSTEM: System = System {
 
 /// The expected keys, for the error about an unexpected key.
 const NAMES: &str = "a GRU has kernel, recurrent_kernel and bias, or 0, 1 and 2, a Bidirectional has \
-                     them under forward_… and backward_…";
+                     them under forward_… and backward_…; StateDict::retain drops others";
 
-/// The names of a layer's arrays: as variables, in Keras 2, and in a file of Keras 3.
-const ARRAYS: [[&str; 3]; 3] = [
-    ["kernel", "recurrent_kernel", "bias"],
-    ["kernel:0", "recurrent_kernel:0", "bias:0"],
-    ["0", "1", "2"],
-];
+/// The names of a layer's arrays: as variables, which Keras 2 ends with `:0`, and in a file of Keras 3.
+const ARRAYS: [[&str; 3]; 2] = [["kernel", "recurrent_kernel", "bias"], ["0", "1", "2"]];
+
+/// Layers by their recurrent kernel `[H,G·H]`. An `LSTM` and a `SimpleRNN` have the names of a GRU.
+pub(crate) const LOOKS: Names = Names {
+    module: "keras",
+    layer: |dict, key| {
+        let (group, name) = key.split_at(key.rfind('/').map_or(0, |slash| slash + 1));
+        let input = match name.strip_suffix(":0").unwrap_or(name) {
+            "recurrent_kernel" => name.strip_prefix("recurrent_")?,
+            "1" => "0",
+            _ => return None,
+        };
+        let (&[h, columns], &[_, of_input]) = (
+            dict.get(key)?.shape().as_slice(),
+            dict.get(&format!("{group}{input}"))?.shape().as_slice(),
+        ) else {
+            return None;
+        };
+        if columns != of_input {
+            return None;
+        }
+        let prefix = group.strip_suffix("vars/").unwrap_or(group);
+        let layer = prefix.strip_suffix("/cell/").map(str::len);
+        let prefix = &prefix[..layer.map_or(prefix.len(), |end| end + 1)];
+        let both = both_of(prefix).filter(|both| {
+            let layers = layers(dict, both);
+            layers.is_ok_and(|(layers, _)| layers.len() == 2)
+        });
+        Some(Layer::new(both.unwrap_or(prefix), columns, h))
+    },
+    check: |dict, prefix| {
+        let (layers, names) = layers(dict, prefix)?;
+        arrays::check(dict, &arrays(&layers, &names, &read(dict, prefix)?))
+    },
+};
+
+/// The prefix of a `Bidirectional`, if this may be the prefix of one of its layers.
+fn both_of(prefix: &str) -> Option<&str> {
+    let mut groups = prefix.match_indices('/').map(|(at, _)| at + 1);
+    let starts = [0].into_iter().chain(groups.by_ref());
+    let of_one = |at: &usize| {
+        ["forward_", "backward_"]
+            .iter()
+            .any(|one| prefix[*at..].starts_with(one))
+    };
+    starts.into_iter().find(of_one).map(|at| &prefix[..at])
+}
 
 /// The configuration of the layer under `prefix`. Sizes, directions and biases follow from names and
 /// shapes, and `reset_after` from the shape of the bias. Without a bias `reset_after` is Keras' default.
@@ -74,9 +117,15 @@ const ARRAYS: [[&str; 3]; 3] = [
 /// If a key under `prefix` is missing or does not belong to such a layer, or if an array has another
 /// shape.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    read(dict, prefix).map_err(|error| explained(error, dict, prefix, &LOOKS))
+}
+
+fn read(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     let (layers, [kernel, recurrent, bias]) = layers(dict, prefix)?;
     let [i, _] = dict.shape(&format!("{}{kernel}", layers[0]))?;
-    let [h, _] = dict.shape(&format!("{}{recurrent}", layers[0]))?;
+    let recurrent = format!("{}{recurrent}", layers[0]);
+    let [h, columns] = dict.shape(&recurrent)?;
+    GruError::expect_shape(&recurrent, &[h, h.saturating_mul(3)], &[h, columns])?;
     let keys = layers.iter().map(|layer| format!("{layer}{bias}"));
     let bias = keys
         .filter_map(|key| Some((dict.get(&key)?.shape().to_vec(), key)))
@@ -113,7 +162,7 @@ pub fn import(
     let found = self::config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
     let (layers, names) = layers(dict, prefix)?;
-    arrays::import(dict, &arrays(&layers, names, &found), config, device)
+    arrays::import(dict, &arrays(&layers, &names, &found), config, device)
 }
 
 /// The arrays of a layer that computes the same as `block`. A bidirectional block uses the names
@@ -135,12 +184,12 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
         .iter()
         .map(|layer| format!("{prefix}{layer}"))
         .collect();
-    let arrays = arrays(&layers, ARRAYS[0], &block.config());
+    let arrays = arrays(&layers, &ARRAYS[0].map(String::from), &block.config());
     arrays::export(&block.layers, &arrays)
 }
 
 /// The arrays under the prefix of each layer.
-fn arrays(layers: &[String], names: [&str; 3], config: &GruBlockConfig) -> Vec<Array> {
+fn arrays(layers: &[String], names: &[String; 3], config: &GruBlockConfig) -> Vec<Array> {
     let (i, h) = (config.d_input, config.d_hidden);
     let both = vec![(InputBias, ZRN, Columns), (RecurrentBias, ZRN, Columns)];
     let (shape, parts) = match config.layer_spec(0).reset {
@@ -148,7 +197,7 @@ fn arrays(layers: &[String], names: [&str; 3], config: &GruBlockConfig) -> Vec<A
         Reset::BeforeMatmul => (vec![3 * h], both[..1].to_vec()),
     };
     let of_layer = |(k, layer): (usize, &String)| {
-        let array = |name, shape, parts| (format!("{layer}{name}"), shape, k..k + 1, parts);
+        let array = |name: &str, shape, parts| (format!("{layer}{name}"), shape, k..k + 1, parts);
         let [kernel, recurrent, bias] = names;
         let all = [
             array(kernel, vec![i, 3 * h], vec![(Input, ZRN, Columns)]),
@@ -252,13 +301,12 @@ const ACTIVATIONS: &[(&str, Activation)] = &[
 
 /// The prefixes of the arrays' names, for one layer, or for the forward and the backward layer, and
 /// these names.
-fn layers(
-    dict: &StateDict,
-    prefix: &str,
-) -> Result<(Vec<String>, [&'static str; 3]), ConvertError> {
-    let unexpected = |key: &str| dict.unexpected(prefix, key, NAMES);
+fn layers(dict: &StateDict, prefix: &str) -> Result<(Vec<String>, [String; 3]), ConvertError> {
+    let end = dict.end(prefix);
+    let all = ARRAYS.map(|names| names.map(|name| format!("{name}{end}")));
     let is_array = |name: &str| {
         let array = name.rsplit('/').next().unwrap_or_default();
+        let array = array.strip_suffix(":0").unwrap_or(array);
         ARRAYS.iter().any(|names| names.contains(&array))
     };
     dict.expect_read(prefix, is_array)?;
@@ -268,22 +316,24 @@ fn layers(
     for (key, name) in dict.under(prefix, NAMES)? {
         let at = name.rfind('/').map_or(0, |slash| slash + 1);
         let (layer, array) = name.split_at(at);
-        let known = ARRAYS.into_iter().find(|names| names.contains(&array));
+        let known = all
+            .iter()
+            .find(|names| names.iter().any(|name| name == array));
         // All layers must use the same kind of names.
         if known.is_none() || arrays.is_some_and(|arrays| known != Some(arrays)) {
-            return Err(unexpected(key));
+            return Err(unexpected(key, NAMES));
         }
         arrays = known;
         layers.insert(layer, key);
     }
     let full = |layer: &str| format!("{prefix}{layer}");
-    let arrays = arrays.unwrap_or(ARRAYS[0]);
+    let arrays = arrays.unwrap_or(&all[0]).clone();
     match &layers.iter().collect::<Vec<_>>()[..] {
         [(layer, _)] => Ok((vec![full(layer)], arrays)),
         [(backward, _), (forward, _)] if are_directions(backward, forward) => {
             Ok((vec![full(forward), full(backward)], arrays))
         }
-        several => Err(unexpected(several[several.len() - 1].1)),
+        several => Err(unexpected(several[several.len() - 1].1, NAMES)),
     }
 }
 

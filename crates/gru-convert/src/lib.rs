@@ -69,6 +69,7 @@ pub mod cudnn;
 mod error;
 mod files;
 pub mod keras;
+mod looks;
 mod model;
 pub mod mps_graph;
 pub mod onednn;

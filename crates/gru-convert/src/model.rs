@@ -6,27 +6,28 @@ use crate::{
     state_dict::StateDict,
 };
 use gru_op::GruBlock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+#[cfg(feature = "store")]
+use crate::looks::{self, RETAIN};
 #[cfg(feature = "store")]
 use burn::{module::Module, tensor::Device};
 #[cfg(feature = "store")]
 use burn_store::{FloatCastAdapter, ModuleAdapter, ModuleSnapshot, bridge, map_indices_contiguous};
 
-/// Replaces the arrays of each GRU by the parameters of a block. `prefix_of` returns the prefix of the GRU of a key.
+/// The keys of each GRU, by its prefix.
+pub(crate) type Grus = BTreeMap<String, Vec<String>>;
+/// Finds the GRUs of a system, except arrays of names that are wanted unchanged.
+pub(crate) type Find = fn(&StateDict, &BTreeSet<String>) -> Grus;
+
+/// Replaces the arrays of each GRU by the parameters of a block.
 pub(crate) fn blocks(
     mut dict: StateDict,
-    prefix_of: for<'a> fn(&StateDict, &'a str) -> Option<&'a str>,
+    wanted: &BTreeSet<String>,
+    find: Find,
     import: impl Fn(&StateDict, &str) -> Result<GruBlock, ConvertError>,
 ) -> Result<StateDict, ConvertError> {
-    let mut grus = BTreeMap::<_, Vec<_>>::new();
-    for key in dict.keys() {
-        if let Some(prefix) = prefix_of(&dict, key) {
-            let keys = grus.entry(prefix.to_owned()).or_default();
-            keys.push(key.to_owned());
-        }
-    }
-    for (prefix, keys) in grus {
+    for (prefix, keys) in find(&dict, wanted) {
         let arrays = keys.into_iter().map(|key| dict.tensors.remove_entry(&key));
         let gru = StateDict {
             tensors: arrays.flatten().collect(),
@@ -63,14 +64,22 @@ fn parameters(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
 pub(crate) fn load<M: Module>(
     dict: StateDict,
     mut model: M,
-    blocks: fn(StateDict, &Device) -> Result<StateDict, ConvertError>,
+    (find, import): (
+        Find,
+        fn(&StateDict, &str, &Device) -> Result<GruBlock, ConvertError>,
+    ),
     adapter: impl ModuleAdapter + 'static,
     pytorch: bool,
 ) -> Result<M, ConvertError> {
     let device = model.devices().into_iter().next().unwrap_or_default();
     let float = device.settings().float_dtype.into();
     let adapter: Box<dyn ModuleAdapter> = Box::new(adapter.chain(FloatCastAdapter::to(float)));
-    let dict = blocks(dict, &device)?;
+    let wanted = model.collect(None, None, false).into_iter();
+    let wanted = wanted.map(|parameter| parameter.name).collect();
+    let dict = blocks(dict, &wanted, find, |gru, prefix| {
+        import(gru, prefix, &device)
+    })?;
+    let others = looks::others(&dict);
     let arrays = dict.tensors.into_iter();
     let arrays: Vec<_> = arrays
         .map(|(name, data)| bridge::from_data(data, name, None))
@@ -87,11 +96,23 @@ pub(crate) fn load<M: Module>(
     let missing = result.missing.iter();
     let missing = missing.map(|(name, _)| lacking(name, "an array"));
     let unused = result.unused.iter();
-    let unused = unused.map(|name| lacking(name, "a parameter of the model"));
+    let unused = unused.map(|name| {
+        let of = others
+            .iter()
+            .rev()
+            .find(|(prefix, _)| name.starts_with(*prefix));
+        let of = of.map_or(String::new(), |(_, other)| format!(", of {other}"));
+        lacking(name, "a parameter of the model") + &of
+    });
+    let advice = (!result.unused.is_empty()).then(|| RETAIN.to_owned());
     let errors = result.errors.iter().map(ToString::to_string);
     let left_out = dict.left_out.iter();
     let left_out = left_out.map(|(name, reason)| format!("{name}: {reason}"));
-    let differences = missing.chain(unused).chain(errors).chain(left_out);
+    let differences = missing
+        .chain(unused)
+        .chain(errors)
+        .chain(left_out)
+        .chain(advice);
     let differences: Vec<_> = differences.collect();
     if differences.is_empty() {
         Ok(model)

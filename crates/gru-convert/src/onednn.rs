@@ -24,6 +24,7 @@
 use crate::{
     arrays::{self, Array, Form::*, N, Parameter::*, ZRN},
     error::ConvertError,
+    looks::{Layer, Names, explained},
     state_dict::StateDict,
     system::{PLAIN, System},
 };
@@ -38,6 +39,19 @@ const SYSTEM: System = System {
     ..PLAIN
 };
 
+/// Primitives by their recurrent weight `[L,D,H,G,H]`.
+pub(crate) const LOOKS: Names = Names {
+    module: "onednn",
+    layer: |dict, key| {
+        let prefix = key.strip_suffix("weights_iter")?;
+        match dict.get(key)?.shape()[..] {
+            [_, _, h, gates, _] => Some(Layer::new(prefix, gates.saturating_mul(h), h)),
+            _ => None,
+        }
+    },
+    check: |dict, prefix| arrays::check(dict, &arrays(prefix, &read(dict, prefix)?)),
+};
+
 /// The configuration of the primitive with the arrays under `prefix`: sizes, layers, directions and
 /// biases. The number of biases shows whether the primitive is LBR ([`Reset::AfterMatmul`]). Without a
 /// bias the result is the vanilla GRU ([`Reset::BeforeMatmul`]). Set it with `with_reset`. The layout is
@@ -47,6 +61,10 @@ const SYSTEM: System = System {
 /// If a key is missing or unexpected, or if an array does not have the shape of a primitive that a block
 /// can represent.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    read(dict, prefix).map_err(|error| explained(error, dict, prefix, &LOOKS))
+}
+
+fn read(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(
         prefix,
         &["weights_layer", "weights_iter", "bias"],

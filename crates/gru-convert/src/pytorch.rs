@@ -37,11 +37,15 @@
 //! # Ok(()) }
 //! ```
 
+mod names;
+
+use self::names::{NAMES, Name, grus, layer_of_name};
 use crate::{
     arrays::{self, Array, Form::*, Parameter::*, RZN},
     error::ConvertError,
+    looks::{Layer, Names, explained},
     model,
-    state_dict::StateDict,
+    state_dict::{StateDict, unexpected},
     system::{PLAIN, System},
 };
 use burn::tensor::{Device, TensorData};
@@ -58,8 +62,9 @@ const SYSTEM: System = System {
 
 /// The expected keys, for the error about an unexpected key.
 const GRU: &str = "an nn.GRU has weight_ih_l{k}, weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, \
-                   each also with _reverse";
-const CELL: &str = "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh";
+                   each also with _reverse; StateDict::retain drops others";
+const CELL: &str =
+    "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh; StateDict::retain drops others";
 
 /// The configuration of the `nn.GRU` or `nn.GRUCell` whose keys start with `prefix`: sizes, layers,
 /// directions and biases from names and shapes. A state dict does not contain layout and dropout. The
@@ -68,8 +73,11 @@ const CELL: &str = "an nn.GRUCell has weight_ih, weight_hh, bias_ih and bias_hh"
 /// # Errors
 /// If a key under `prefix` is missing or does not belong to such a module, or if shapes do not match.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
-    let dict = &*without_weight_norm(dict, prefix)?;
-    Keys::read(dict, prefix)?.config(dict, prefix)
+    let found = without_weight_norm(dict, prefix).and_then(|plain| {
+        let keys = Keys::read(&plain, prefix)?;
+        keys.config(&plain, prefix)
+    });
+    found.map_err(|error| explained(error, dict, prefix, &LOOKS))
 }
 
 /// The `nn.GRU` or `nn.GRUCell` whose keys start with `prefix`, as a block with `config`.
@@ -83,9 +91,9 @@ pub fn import(
     config: &GruBlockConfig,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
+    let found = self::config(dict, prefix)?;
     let dict = &*without_weight_norm(dict, prefix)?;
     let keys = Keys::read(dict, prefix)?;
-    let found = keys.config(dict, prefix)?;
     SYSTEM.check_config(config, &found)?;
     arrays::import(dict, &keys.arrays(prefix, &found), config, device)
 }
@@ -106,15 +114,19 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
 }
 
 /// Replaces the arrays of each `nn.GRU` and `nn.GRUCell` by the parameters of a [`GruBlock`], such as
-/// `encoder.gru.layers.0.w_ih`. Other arrays stay. [`load`] does this too, so call this function only to rename the
+/// `encoder.gru.layers.0.w_ih`. Other arrays stay, also of an `nn.LSTM` or `nn.RNN`: names and shapes show a GRU. [`load`] does this too, so call this function only to rename the
 /// result.
 ///
 /// # Errors
 /// As [`import`].
 pub fn blocks(dict: StateDict, device: &Device) -> Result<StateDict, ConvertError> {
-    model::blocks(dict, prefix_of, |gru, prefix| {
-        import(gru, prefix, &config(gru, prefix)?, device)
+    model::blocks(dict, &BTreeSet::new(), grus, |gru, prefix| {
+        block(gru, prefix, device)
     })
+}
+
+fn block(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruBlock, ConvertError> {
+    import(dict, prefix, &config(dict, prefix)?, device)
 }
 
 /// The model with the arrays of a PyTorch model, whose modules `nn.GRU` and `nn.GRUCell` are blocks in `model`: each array
@@ -130,21 +142,37 @@ pub fn blocks(dict: StateDict, device: &Device) -> Result<StateDict, ConvertErro
 #[cfg(feature = "store")]
 pub fn load<M: burn::module::Module>(mut dict: StateDict, model: M) -> Result<M, ConvertError> {
     // Burn's BatchNorm does not count batches.
-    dict.tensors
-        .retain(|key, _| !key.ends_with("num_batches_tracked"));
-    model::load(dict, model, blocks, burn_store::PyTorchToBurnAdapter, true)
+    dict.retain(|key| !key.ends_with("num_batches_tracked"));
+    model::load(
+        dict,
+        model,
+        (grus, block),
+        burn_store::PyTorchToBurnAdapter,
+        true,
+    )
 }
 
-/// The prefix of the module, if it is an array of an `nn.GRU` or `nn.GRUCell`.
-fn prefix_of<'a>(_: &StateDict, key: &'a str) -> Option<&'a str> {
-    let (prefix, suffix) = NAMES.iter().find_map(|name| key.rsplit_once(name))?;
-    let prefix = prefix.strip_suffix("parametrizations.").unwrap_or(prefix);
-    let is_own = ["_", ".original"]
-        .iter()
-        .any(|start| suffix.starts_with(start));
-    let is_path = prefix.is_empty() || prefix.ends_with('.');
-    (is_path && (is_own || suffix.is_empty())).then_some(prefix)
-}
+/// Modules by their recurrent weights. An `nn.LSTM`, an `nn.RNN` and their cells have the names of a GRU.
+pub(crate) const LOOKS: Names = Names {
+    module: "pytorch",
+    layer: |dict, key| {
+        let name = Name::read(dict, key)?;
+        match dict.get(key)?.shape()[..] {
+            [rows, h] if name.array == 1 && !name.is_norm => {
+                let mut layer = Layer::new(name.prefix, rows, h);
+                let projection = format!("{}weight_hr_l0", name.prefix);
+                layer.is_lstm = dict.get(&projection).is_some();
+                Some(layer)
+            }
+            _ => None,
+        }
+    },
+    check: |dict, prefix| {
+        let dict = &*without_weight_norm(dict, prefix)?;
+        let keys = Keys::read(dict, prefix)?;
+        arrays::check(dict, &keys.arrays(prefix, &keys.config(dict, prefix)?))
+    },
+};
 
 /// The arrays under `prefix`, with the product `g·v/‖v‖` in place of `g` and `v`, in float64.
 fn without_weight_norm<'a>(
@@ -198,19 +226,6 @@ fn without_weight_norm<'a>(
     Ok(plain)
 }
 
-/// The names of a layer's arrays, without the suffix.
-const NAMES: [&str; 4] = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
-
-/// The layer of an array, or none for a cell, if it is one of [`NAMES`].
-fn layer_of(name: &str) -> Option<Option<usize>> {
-    let suffix = NAMES.iter().find_map(|array| name.strip_prefix(array))?;
-    let Some(layer) = suffix.strip_prefix("_l") else {
-        return suffix.is_empty().then_some(None);
-    };
-    let layer = layer.strip_suffix("_reverse").unwrap_or(layer);
-    layer.parse().ok().map(Some)
-}
-
 /// The content of a module's keys.
 struct Keys {
     /// None for a cell.
@@ -223,18 +238,16 @@ impl Keys {
     fn read(dict: &StateDict, prefix: &str) -> Result<Self, ConvertError> {
         let keys = dict.under(prefix, GRU)?;
         let is_cell = NAMES.contains(&keys[0].1);
-        let found: BTreeSet<_> = keys
-            .iter()
-            .filter_map(|(_, name)| layer_of(name)?)
-            .collect();
+        let found = keys.iter().map(|(_, name)| layer_of_name(name));
+        let is_own = |layer: &Option<Option<usize>>| layer.is_some_and(|l| l.is_none() == is_cell);
+        if let Some(at) = found.clone().position(|layer| !is_own(&layer)) {
+            return Err(unexpected(keys[at].0, if is_cell { CELL } else { GRU }));
+        }
+        let found: BTreeSet<_> = found.flatten().flatten().collect();
         let layers = (0..).take_while(|k| found.contains(k)).count();
-        let is_own = |name: &str| match layer_of(name) {
-            Some(None) => is_cell,
-            Some(Some(layer)) => !is_cell && layer < layers,
-            None => false,
-        };
-        if let Some((key, _)) = keys.iter().find(|(_, name)| !is_own(name)) {
-            return Err(dict.unexpected(prefix, key, if is_cell { CELL } else { GRU }));
+        if layers < found.len() {
+            let key = format!("{prefix}weight_ih_l{layers}");
+            return Err(GruError::MissingKey { key }.into());
         }
         let is_weight = |name: &str| {
             let name = name.strip_prefix("parametrizations.").unwrap_or(name);

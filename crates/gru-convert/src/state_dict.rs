@@ -3,7 +3,10 @@
 use crate::error::ConvertError;
 use burn::tensor::{Device, Tensor, TensorData};
 use gru_op::GruError;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::BTreeMap,
+    ops::Bound::{Included, Unbounded},
+};
 
 /// Arrays by name, as in a file of another system.
 ///
@@ -99,6 +102,19 @@ impl StateDict {
         Ok(renamed)
     }
 
+    /// Keeps the arrays whose names fulfil a condition, for example without buffers or the slots of an optimizer.
+    ///
+    /// ```
+    /// # let mut dict = gru_convert::StateDict::new();
+    /// # dict.insert("gates/kernel/Adam", burn::tensor::TensorData::from([0.0f32]));
+    /// dict.retain(|name| !name.contains("/Adam"));
+    /// # assert_eq!(dict.keys().count(), 0);
+    /// ```
+    pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.tensors.retain(|name, _| keep(name));
+        self.left_out.retain(|name, _| keep(name));
+    }
+
     /// All keys under `prefix`, each with and without the prefix. Returns an error if there are none.
     /// `expected` describes the expected keys for the error.
     pub(crate) fn under(
@@ -106,69 +122,31 @@ impl StateDict {
         prefix: &str,
         expected: &'static str,
     ) -> Result<Vec<(&str, &str)>, ConvertError> {
-        let keys = self
-            .keys()
-            .filter_map(|key| Some((key, key.strip_prefix(prefix)?)));
+        let from = self.tensors.range::<str, _>((Included(prefix), Unbounded));
+        let keys = from.map_while(|(key, _)| Some((key.as_str(), key.strip_prefix(prefix)?)));
         let keys: Vec<_> = keys.collect();
         if !keys.is_empty() {
             return Ok(keys);
-        }
-        let mut names = self.recurrent();
-        if names.is_empty() {
-            names.extend(self.keys());
         }
         Err(self
             .why_left_out(prefix)
             .unwrap_or_else(|| ConvertError::Prefix {
                 prefix: prefix.into(),
-                actual: shown(names.into_iter()),
+                actual: shown(self.tensors.keys().map(String::as_str)),
                 expected,
             }))
     }
 
-    /// The prefixes of recurrent layers.
-    fn recurrent(&self) -> BTreeSet<&str> {
-        // Names that only recurrent layers have.
-        const MARKS: [&str; 10] = [
-            "parametrizations.weight_hh",
-            "weight_hh",
-            "recurrent_kernel",
-            "cell/vars/1",
-            "candidate/kernel",
-            "recurrentWeight",
-            "weights_iter",
-            "forward.reset_gate.hidden_transform",
-            "reverse.reset_gate.hidden_transform",
-            "reset_gate.hidden_transform",
-        ];
-        let prefix = |key| {
-            MARKS
-                .iter()
-                .find_map(|mark| Some(str::rsplit_once(key, mark)?.0))
-        };
-        self.keys().filter_map(prefix).collect()
-    }
-
-    /// The error for a key that a GRU does not have. If `prefix` is no prefix of a recurrent layer, the error lists those.
-    pub(crate) fn unexpected(
-        &self,
-        prefix: &str,
-        key: &str,
-        expected: &'static str,
-    ) -> ConvertError {
-        let (name, prefixes) = (key.to_owned(), self.recurrent());
-        if prefixes.is_empty() || prefixes.contains(prefix) {
-            return GruError::UnexpectedKey {
-                key: name,
-                expected,
-            }
-            .into();
+    /// The end of the names under `prefix`: `:0` if they are TensorFlow's and Keras 2's names of variables.
+    pub(crate) fn end(&self, prefix: &str) -> &'static str {
+        const END: &str = ":0";
+        let is_variable = |(_, name): &(&str, &str)| name.ends_with(END);
+        let keys = self.under(prefix, "").unwrap_or_default();
+        if keys.iter().any(is_variable) {
+            END
+        } else {
+            ""
         }
-        let prefixes = shown(prefixes.into_iter());
-        let reason = format!(
-            "not expected; {expected}; expected a prefix of a recurrent layer, {prefixes}, got {prefix:?}"
-        );
-        ConvertError::Tensor { name, reason }
     }
 
     /// Returns an error if an array of the GRU under `prefix` is left out.
@@ -196,7 +174,7 @@ impl StateDict {
     ) -> Result<(), ConvertError> {
         let keys = self.under(prefix, expected)?;
         match keys.iter().find(|(_, name)| !names.contains(name)) {
-            Some((key, _)) => Err(self.unexpected(prefix, key, expected)),
+            Some((key, _)) => Err(unexpected(key, expected)),
             None => self.expect_read(prefix, |name| names.contains(&name)),
         }
     }
@@ -293,6 +271,12 @@ impl StateDict {
         self.insert(key, TensorData::from_bytes(bytes, shape, dtype));
         Ok(())
     }
+}
+
+/// The error for a key that a GRU does not have.
+pub(crate) fn unexpected(key: &str, expected: &'static str) -> ConvertError {
+    let key = key.to_owned();
+    GruError::UnexpectedKey { key, expected }.into()
 }
 
 /// The first of these names, for an error.

@@ -2,7 +2,8 @@
 //! with the rows of `x` before the rows of `h`. The cell itself is [`gru_op::tensorflow`].
 //!
 //! `tf.nn.rnn_cell.GRUCell` has the same arrays with the names `gates/kernel`, `candidate/kernel`,
-//! `gates/bias` and `candidate/bias`, which [`config`] and [`import`] read too.
+//! `gates/bias` and `candidate/bias`, which [`config`] and [`import`] read too. All names may end with `:0`, as the names
+//! of variables do.
 //!
 //! The cell becomes a block with one layer and the reset before the product. [`GruBlock::step`] runs it
 //! as TensorFlow does, and [`GruBlock::forward`] runs it over a sequence.
@@ -23,6 +24,7 @@
 use crate::{
     arrays::{self, Array, Form::*, N, Parameter::*, RZ},
     error::ConvertError,
+    looks::{Layer, Names, explained},
     state_dict::StateDict,
     system::{PLAIN, System},
 };
@@ -31,7 +33,7 @@ use gru_op::{GruBlock, GruBlockConfig, Reset};
 
 /// The expected keys, for the error about an unexpected key.
 const NAMES: &str = "a GRUBlockCell has w_ru, w_c, b_ru and b_c, a GRUCell has gates/kernel, \
-                     candidate/kernel, gates/bias and candidate/bias";
+                     candidate/kernel, gates/bias and candidate/bias; StateDict::retain drops others";
 
 const SYSTEM: System = System {
     name: "GRUBlockCell",
@@ -50,15 +52,36 @@ const ARRAYS: [[&str; 4]; 2] = [
     ],
 ];
 
-/// The keys of `w_ru`, `w_c`, `b_ru` and `b_c`.
+/// Cells by their names.
+pub(crate) const LOOKS: Names = Names {
+    module: "tensorflow",
+    layer: |dict, key| {
+        let name = key.strip_suffix(":0").unwrap_or(key);
+        let of_gru = ARRAYS.iter().find_map(|names| name.strip_suffix(names[1]));
+        if let Some(prefix) = of_gru {
+            return Some(Layer::new(prefix, 3, 1));
+        }
+        // A BasicLSTMCell has one kernel `[I+H,4H]`, as a dense layer of four times H units.
+        let prefix = name.strip_suffix("kernel")?;
+        let is_lstm = prefix.ends_with("lstm_cell/") && dict.get(key)?.rank() == 2;
+        is_lstm.then(|| Layer::new(prefix, 4, 1))
+    },
+    check: |dict, prefix| {
+        let config = read(dict, prefix)?;
+        arrays::check(dict, &arrays(keys(dict, prefix)?, &config))
+    },
+};
+
+/// The keys of `w_ru`, `w_c`, `b_ru` and `b_c`. Names of variables may end with `:0`.
 fn keys(dict: &StateDict, prefix: &str) -> Result<[String; 4], ConvertError> {
-    let is_cell = dict
-        .under(prefix, NAMES)?
-        .iter()
-        .any(|(_, name)| ARRAYS[1].contains(name));
-    let arrays = ARRAYS[usize::from(is_cell)];
-    dict.expect_only(prefix, &arrays, NAMES)?;
-    Ok(arrays.map(|name| format!("{prefix}{name}")))
+    let end = dict.end(prefix);
+    let names = ARRAYS.map(|names| names.map(|name| format!("{name}{end}")));
+    let keys = dict.under(prefix, NAMES)?;
+    let has = |names: &&[String; 4]| keys.iter().any(|(_, key)| names.iter().any(|n| n == key));
+    let names = names.iter().find(has).unwrap_or(&names[0]);
+    let known: Vec<_> = names.iter().map(String::as_str).collect();
+    dict.expect_only(prefix, &known, NAMES)?;
+    Ok(names.clone().map(|name| format!("{prefix}{name}")))
 }
 
 /// The configuration of the cell under `prefix`: its sizes and the reset before the product.
@@ -66,6 +89,10 @@ fn keys(dict: &StateDict, prefix: &str) -> Result<[String; 4], ConvertError> {
 /// # Errors
 /// If a key is missing or unexpected, or `w_c` is not `[I+H,H]`.
 pub fn config(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    read(dict, prefix).map_err(|error| explained(error, dict, prefix, &LOOKS))
+}
+
+fn read(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     let [_, name, ..] = keys(dict, prefix)?;
     let [rows, h] = dict.shape(&name)?;
     if rows <= h {

@@ -1,7 +1,9 @@
 //! Export and import of weights, and every error of the converters.
 
 mod errors;
+mod exports;
 mod layouts;
+mod others;
 mod round_trips;
 mod whole;
 
@@ -30,7 +32,9 @@ pub fn trials() -> Vec<Trial> {
     round_trips::trials()
         .chain(layouts::trials())
         .chain(errors::trials())
+        .chain(exports::trials())
         .chain(whole::trials())
+        .chain(others::trials())
         .collect()
 }
 

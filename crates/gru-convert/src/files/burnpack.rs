@@ -18,8 +18,14 @@ impl StateDict {
         let failed = |error: &dyn std::fmt::Display| failed(path.display(), error);
         let bytes = files::read(path).map_err(|e| failed(&e))?;
         let bytes = Bytes::from_elems(bytes).shared();
-        let reader = Reader::from_bytes(bytes.clone())
-            .map_err(|e| failed(&files::mismatch(BURNPACK, &mut Cursor::new(&bytes[..]), e)))?;
+        let reader = Reader::from_bytes(bytes.clone()).map_err(|e| {
+            failed(&files::mismatch(
+                BURNPACK,
+                &path.to_string_lossy(),
+                &mut Cursor::new(&bytes[..]),
+                e,
+            ))
+        })?;
         if cfg!(target_endian = "big") && !reader.metadata().contains_key(CONFIG) {
             let reason = "expected a file of GruBlock::save_with_config, got one of Burn, whose byte order is unknown on \
                           big-endian machines; use safetensors";

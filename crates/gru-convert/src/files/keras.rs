@@ -56,14 +56,15 @@ impl StateDict {
     /// # Errors
     /// As [`from_keras`](Self::from_keras).
     pub fn from_keras_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ConvertError> {
+        let name = name.into();
         let mut limit = Limit::new(bytes.len() as u64);
         let bytes = if bytes.starts_with(ZIP) {
-            inside(&bytes, &mut limit)
+            inside(&name, &bytes, &mut limit)
         } else {
             Ok(bytes)
         };
-        let dict = bytes.and_then(|bytes| on_large_stack(|| read(bytes, limit)));
-        dict.map_err(|reason| failed(name.into(), reason))
+        let dict = bytes.and_then(|bytes| on_large_stack(|| read(&name, bytes, limit)));
+        dict.map_err(|reason| failed(&name, reason))
     }
 }
 
@@ -84,9 +85,9 @@ fn on_large_stack<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 }
 
 /// The weights in a `.keras` file.
-fn inside(bytes: &[u8], limit: &mut Limit) -> Result<Vec<u8>, String> {
+fn inside(file: &str, bytes: &[u8], limit: &mut Limit) -> Result<Vec<u8>, String> {
     let of = |reason: &dyn std::fmt::Display| format!("{WEIGHTS}: {reason}");
-    let other = |error: ZipError| files::mismatch(KERAS, &mut Cursor::new(bytes), error);
+    let other = |error: ZipError| files::mismatch(KERAS, file, &mut Cursor::new(bytes), error);
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(other)?;
     let entry = archive.by_name(WEIGHTS).map_err(other)?;
     let size = entry.size();
@@ -101,14 +102,14 @@ fn inside(bytes: &[u8], limit: &mut Limit) -> Result<Vec<u8>, String> {
     }
 }
 
-fn read(bytes: Vec<u8>, limit: Limit) -> Result<StateDict, String> {
+fn read(name: &str, bytes: Vec<u8>, limit: Limit) -> Result<StateDict, String> {
     let start = bytes[..bytes.len().min(512)].to_vec();
     let source = Limited {
         left: AtomicU64::new(limit.largest()),
         bytes,
     };
     let file = File::from_source(source)
-        .map_err(|e| files::mismatch(KERAS, &mut Cursor::new(start), e))?;
+        .map_err(|e| files::mismatch(KERAS, name, &mut Cursor::new(start), e))?;
     let dict = StateDict::new();
     let mut traversal = Traversal { limit, dict };
     traversal.group(&file.root(), "", 0)?;

@@ -44,15 +44,16 @@ impl StateDict {
         name: impl Into<String>,
         reader: impl Read + Seek,
     ) -> Result<Self, ConvertError> {
-        read(reader).map_err(|reason| failed(name.into(), reason))
+        let name = name.into();
+        read(&name, reader).map_err(|reason| failed(name, reason))
     }
 }
 
-fn read(mut reader: impl Read + Seek) -> Result<StateDict, String> {
+fn read(path: &str, mut reader: impl Read + Seek) -> Result<StateDict, String> {
     let held = reader.seek(SeekFrom::End(0)).map_err(text)?;
     let mut archive = match ZipArchive::new(&mut reader) {
         Ok(archive) => archive,
-        Err(error) => return Err(files::mismatch(NPZ, &mut reader, error)),
+        Err(error) => return Err(files::mismatch(NPZ, path, &mut reader, error)),
     };
     let is_array = |name: &str| name.ends_with(".npy");
     let has_arrays = archive.file_names().flatten().any(|name| is_array(&name));
@@ -60,6 +61,7 @@ fn read(mut reader: impl Read + Seek) -> Result<StateDict, String> {
         drop(archive);
         return Err(files::mismatch(
             NPZ,
+            path,
             &mut reader,
             "it has no arrays, NAME.npy",
         ));

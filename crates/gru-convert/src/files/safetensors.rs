@@ -53,7 +53,8 @@ impl StateDict {
         bytes: Vec<u8>,
     ) -> Result<Self, ConvertError> {
         let bytes = Bytes::from_elems(bytes).shared();
-        read(&bytes).map_err(|reason| failed(name.as_ref().display(), reason))
+        let name = name.as_ref().display().to_string();
+        read(&name, &bytes).map_err(|reason| failed(&name, reason))
     }
 
     /// Writes a safetensors file, completely or not at all.
@@ -74,9 +75,9 @@ impl StateDict {
     }
 }
 
-fn read(bytes: &Bytes) -> Result<StateDict, String> {
+fn read(path: &str, bytes: &Bytes) -> Result<StateDict, String> {
     let file = SafeTensors::deserialize(bytes)
-        .map_err(|e| files::mismatch(SAFETENSORS, &mut Cursor::new(&bytes[..]), e))?;
+        .map_err(|e| files::mismatch(SAFETENSORS, path, &mut Cursor::new(&bytes[..]), e))?;
     let mut dict = StateDict::new();
     for (name, tensor) in file.iter() {
         let kind = tensor.dtype();

@@ -28,7 +28,7 @@ impl StateDict {
     /// Time and memory are limited by the size of the file, with one exception: a file that an attacker made may have the
     /// same object in thousands of places, and the reader copies it.
     pub fn from_pytorch(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
-        Self::from_store(pytorch(path.as_ref()), path.as_ref())
+        Self::from_store(pytorch(path.as_ref()), path.as_ref(), "")
     }
 
     /// Reads the state dict under `key` of a PyTorch checkpoint, for example `"model_state_dict"`.
@@ -37,7 +37,7 @@ impl StateDict {
     /// If the file cannot be read as a checkpoint, has no such key, or has no tensors there.
     pub fn from_pytorch_at(path: impl AsRef<Path>, key: &str) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let dict = Self::from_store(pytorch(path).with_top_level_key(key), path)?;
+        let dict = Self::from_store(pytorch(path).with_top_level_key(key), path, key)?;
         if dict.tensors.is_empty() {
             return Err(failed(path, format!("{key}: expected tensors, got none")));
         }
@@ -45,18 +45,40 @@ impl StateDict {
     }
 
     /// The tensors of a PyTorch file.
-    fn from_store(mut store: PytorchStore, path: &Path) -> Result<Self, ConvertError> {
+    fn from_store(mut store: PytorchStore, path: &Path, key: &str) -> Result<Self, ConvertError> {
         let mut file = files::open(path).map_err(|reason| failed(path, reason))?;
         let mut limit = Limit::new(file.metadata().map_err(|e| failed(path, e))?.len());
-        expect_plain(&file, &limit).map_err(|reason| failed(path, reason))?;
+        let name = path.to_string_lossy();
+        expect_plain(&file, &limit).map_err(|reason| {
+            // A file of another kind is no pickle with large claims.
+            let mismatch = files::mismatch(PYTORCH, &name, &mut file, "");
+            let is_other = !mismatch.ends_with(": ");
+            failed(path, if is_other { mismatch } else { reason })
+        })?;
         let tensors = store.get_all_tensors().map_err(|error| {
             let reason = match &error {
+                // The file can be read.
+                PytorchStoreError::Reader(PytorchError::KeyNotFound(text)) => {
+                    let keys = text
+                        .split_once("keys: ")
+                        .map_or(text.as_str(), |(_, keys)| keys);
+                    return failed(
+                        path,
+                        format!("expected one of the keys {keys}, got {key:?}"),
+                    );
+                }
+                PytorchStoreError::Reader(PytorchError::InvalidFormat(_)) if !key.is_empty() => {
+                    return failed(
+                        path,
+                        format!("{key}: expected a dictionary with this key; {error}"),
+                    );
+                }
                 PytorchStoreError::Reader(PytorchError::Pickle(error)) => {
                     format!("{error}; {PART}")
                 }
                 other => other.to_string(),
             };
-            failed(path, files::mismatch(PYTORCH, &mut file, reason))
+            failed(path, files::mismatch(PYTORCH, &name, &mut file, reason))
         })?;
         let mut dict = Self::new();
         for (name, tensor) in tensors {

@@ -11,10 +11,16 @@
 #[cfg(feature = "onnx")]
 mod attributes;
 #[cfg(feature = "onnx")]
+mod elsewhere;
+#[cfg(feature = "onnx")]
 mod model;
+#[cfg(feature = "onnx")]
+mod node;
 mod prepared;
 #[cfg(feature = "onnx")]
 mod proto;
+#[cfg(feature = "onnx")]
+mod sparse;
 #[cfg(feature = "onnx")]
 mod tensor;
 #[cfg(all(test, feature = "onnx", feature = "flex"))]
@@ -24,7 +30,8 @@ mod write;
 
 #[cfg(feature = "onnx")]
 pub use self::{
-    model::{Model, Node},
+    model::Model,
+    node::Node,
     write::{ModelInputs, model},
 };
 
@@ -34,6 +41,7 @@ pub use gru_op::spec::onnx::{AttributeError, Attributes};
 use crate::{
     arrays::{self, Array, Form::*, Parameter::*, ZRN},
     error::ConvertError,
+    looks::{Layer, Names, explained},
     state_dict::StateDict,
     system::{PLAIN, System},
 };
@@ -127,12 +135,41 @@ fn arrays(prefix: &str, [d, i, h]: [usize; 3], has_bias: bool) -> Vec<Array> {
     arrays
 }
 
+/// Nodes by their recurrent weight `[D,G·H,H]`.
+pub(crate) const LOOKS: Names = Names {
+    module: "onnx",
+    layer: |dict, key| {
+        let prefix = key.strip_suffix('R')?;
+        dict.get(&format!("{prefix}W"))?;
+        match dict.get(key)?.shape()[..] {
+            [1 | 2, rows, h] => Some(Layer::new(prefix, rows, h)),
+            _ => None,
+        }
+    },
+    check: |dict, prefix| {
+        let found = read(dict, prefix)?;
+        let sizes = [found.layer_count(), found.d_input, found.d_hidden];
+        arrays::check(dict, &arrays(prefix, sizes, found.bias))
+    },
+};
+
 /// The configuration from the initializers: sizes, directions, bias.
 fn sizes(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
+    read(dict, prefix).map_err(|error| explained(error, dict, prefix, &LOOKS))
+}
+
+fn read(dict: &StateDict, prefix: &str) -> Result<GruBlockConfig, ConvertError> {
     dict.expect_only(prefix, &["W", "R", "B"], "a GRU has W, R and B")?;
     let key = |name: &str| format!("{prefix}{name}");
     let [d, rows, i] = dict.shape(&key("W"))?;
-    let [_, _, h] = dict.shape(&key("R"))?;
+    let [_, of_r, h] = dict.shape(&key("R"))?;
+    if of_r != h.saturating_mul(3) {
+        return Err(ConvertError::Form {
+            name: key("R"),
+            expected: "[D, 3H, H]",
+            actual: dict.get(&key("R")).map_or(vec![], |r| r.shape().to_vec()),
+        });
+    }
     if d > 2 {
         return Err(ConvertError::Form {
             name: key("W"),

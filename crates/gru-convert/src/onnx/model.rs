@@ -1,6 +1,6 @@
 //! The GRUs of a `.onnx` file.
 
-use super::{Attributes, attributes::attributes, config, import, proto, tensor};
+use super::{Node, config, elsewhere, import, proto, sparse, tensor};
 use crate::{
     error::ConvertError,
     state_dict::{StateDict, shown},
@@ -27,6 +27,9 @@ const MAX_FILE: u64 = 1 << 31;
 const GRAPH: u32 = 7;
 const NODE: u32 = 1;
 const INITIALIZER: u32 = 5;
+const SPARSE_INITIALIZER: u32 = 15;
+/// A function of a model.
+const FUNCTION: u32 = 25;
 /// The bytes that an entry of a graph needs.
 const ENTRY: u64 = 512;
 
@@ -54,6 +57,8 @@ pub struct Model {
     /// The GRU of each output.
     outputs: BTreeMap<String, usize>,
     constants: BTreeMap<String, Constant>,
+    /// Recurrent nodes that are not read.
+    elsewhere: elsewhere::Elsewhere,
     /// The path of the file, next to which are tensors outside of it.
     path: Option<PathBuf>,
 }
@@ -63,57 +68,12 @@ pub struct Model {
 enum Constant {
     /// A tensor in the file.
     Tensor(Bytes),
+    /// A sparse tensor in the file, or the reason why its dense values are not read.
+    Sparse(Result<Bytes, String>),
     /// Another constant, converted by a `Cast` node, or unchanged by an `Identity` node.
     Same(String, Option<DType>),
     /// Two constants have this name.
     Ambiguous,
-}
-
-/// A `GRU` node.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Node {
-    name: String,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
-    attributes: Attributes,
-}
-
-impl Node {
-    /// Its name, or the name of its first output if it has none.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The names of `X`, `W`, `R`, `B`, `sequence_lens` and `initial_h`. Absent inputs are empty or
-    /// missing.
-    pub fn inputs(&self) -> &[String] {
-        &self.inputs
-    }
-
-    /// The names of `Y` and `Y_h`. Absent outputs are empty or missing.
-    pub fn outputs(&self) -> &[String] {
-        &self.outputs
-    }
-
-    /// Its attributes.
-    pub fn attributes(&self) -> &Attributes {
-        &self.attributes
-    }
-
-    fn read(node: proto::Node) -> Result<Self, ConvertError> {
-        let first = || node.output.iter().find(|name| !name.is_empty()).cloned();
-        let name = match node.name.filter(|name| !name.is_empty()) {
-            Some(name) => name,
-            None => first().unwrap_or_default(),
-        };
-        let attributes = attributes(&name, &node.attribute)?;
-        Ok(Self {
-            name,
-            inputs: node.input,
-            outputs: node.output,
-            attributes,
-        })
-    }
 }
 
 /// An attribute of a node.
@@ -158,15 +118,23 @@ impl Model {
     }
 
     fn read(bytes: Bytes, path: Option<PathBuf>) -> Result<Self, ConvertError> {
+        let file = path
+            .as_deref()
+            .map_or("".into(), |path| path.to_string_lossy());
+        let file = file.into_owned();
         let no_model = |reason: String| ConvertError::Model {
-            reason: files::mismatch(ONNX, &mut Cursor::new(&bytes), reason),
+            reason: files::mismatch(ONNX, &file, &mut Cursor::new(&bytes), reason),
         };
         let broken = |error: prost::DecodeError| no_model(error.to_string());
-        let is_graph =
-            |field: &Result<(u32, Bytes), _>| !matches!(field, Ok((number, _)) if *number != GRAPH);
-        let graph = proto::fields(bytes.clone()).filter(is_graph).last();
+        let (mut graph, mut functions) = (None, Vec::new());
+        for field in proto::fields(bytes.clone()) {
+            match field.map_err(broken)? {
+                (GRAPH, content) => graph = Some(content),
+                (FUNCTION, content) => functions.push(content),
+                _ => {}
+            }
+        }
         let graph = graph.ok_or_else(|| no_model("it has no graph".into()))?;
-        let (_, graph) = graph.map_err(broken)?;
         let mut model = Self {
             path,
             ..Self::default()
@@ -180,17 +148,31 @@ impl Model {
                     .map_err(broken)?
                     .name;
                 model.add(name.unwrap_or_default(), Constant::Tensor(content));
+            } else if number == SPARSE_INITIALIZER {
+                let name = sparse::name(&content).map_err(no_model)?;
+                model.add_sparse(name, content, &mut limit);
             } else if number == NODE {
                 let kind = proto::NodeKind::decode(content.clone()).map_err(broken)?;
                 if matches!(kind.domain.as_deref(), None | Some("" | "ai.onnx")) {
-                    model.add_node(kind.op_type.as_deref(), &content)?;
+                    model.add_node(kind.op_type.as_deref(), &content, &mut limit)?;
                 }
+                elsewhere::add_node(&mut model.elsewhere, &content, &mut limit)
+                    .map_err(no_model)?;
             }
+        }
+        for function in &functions {
+            elsewhere::add_function(&mut model.elsewhere, function, &mut limit)
+                .map_err(no_model)?;
         }
         Ok(model)
     }
 
-    fn add_node(&mut self, kind: Option<&str>, bytes: &Bytes) -> Result<(), ConvertError> {
+    fn add_node(
+        &mut self,
+        kind: Option<&str>,
+        bytes: &Bytes,
+        limit: &mut Limit,
+    ) -> Result<(), ConvertError> {
         let Some(kind @ ("GRU" | "Constant" | "Identity" | "Cast")) = kind else {
             return Ok(());
         };
@@ -200,9 +182,9 @@ impl Model {
         match (kind, &node.output[..]) {
             ("GRU", _) => {
                 let (gru, place) = (Node::read(node)?, self.grus.len());
-                let named = self.names.entry(gru.name.clone());
+                let named = self.names.entry(gru.name().to_owned());
                 named.and_modify(|gru| *gru = None).or_insert(Some(place));
-                for output in gru.outputs.iter().filter(|name| !name.is_empty()) {
+                for output in gru.outputs().iter().filter(|name| !name.is_empty()) {
                     self.outputs.entry(output.clone()).or_insert(place);
                 }
                 self.grus.push(gru);
@@ -210,6 +192,10 @@ impl Model {
             ("Constant", [name]) => {
                 if let Some(tensor) = attribute(&node, "value").and_then(|value| value.t) {
                     self.add(name.clone(), Constant::Tensor(tensor));
+                } else if let Some(tensor) =
+                    attribute(&node, "sparse_value").and_then(|value| value.sparse_tensor)
+                {
+                    self.add_sparse(name.clone(), tensor, limit);
                 }
             }
             (_, [name]) => {
@@ -226,6 +212,11 @@ impl Model {
         Ok(())
     }
 
+    fn add_sparse(&mut self, name: String, tensor: Bytes, limit: &mut Limit) {
+        let claimed = sparse::claim(&tensor, limit);
+        self.add(name, Constant::Sparse(claimed.map(|()| tensor)));
+    }
+
     fn add(&mut self, name: String, constant: Constant) {
         let entry = self.constants.entry(name);
         entry
@@ -233,7 +224,8 @@ impl Model {
             .or_insert(constant);
     }
 
-    /// The GRU nodes of the main graph, in order. Loop bodies, branches and functions are not searched.
+    /// The GRU nodes of the main graph, in order. Loop bodies, branches and functions are not read,
+    /// and the error for a GRU in one of them says so.
     pub fn grus(&self) -> &[Node] {
         &self.grus
     }
@@ -247,15 +239,18 @@ impl Model {
         let found = named.or_else(|| self.outputs.get(name).copied());
         found.map(|gru| &self.grus[gru]).ok_or_else(|| {
             let names = shown(self.grus.iter().map(Node::name));
+            let named = self.elsewhere.get_key_value(name);
+            let other = named.or_else(|| self.elsewhere.first_key_value());
+            let other = other.map_or(String::new(), |(name, is)| format!("; {name:?} is {is}"));
             ConvertError::Model {
                 reason: format!(
-                    "expected the name of one GRU, or of its output, got {name:?}; there are {names}"
+                    "expected the name of one GRU, or of its output, got {name:?}; there are {names}{other}"
                 ),
             }
         })
     }
 
-    /// The values of a constant: an initializer, a `Constant` node, or an `Identity` of one, or a `Cast` of
+    /// The values of a constant: an initializer, a `Constant` node (both also sparse), or an `Identity` of one, or a `Cast` of
     /// one to a float type. It may belong to a layer that is not a GRU.
     ///
     /// # Errors
@@ -268,25 +263,29 @@ impl Model {
             reason,
         };
         let (mut at, mut casts) = (name, Vec::new());
+        let path = self.path.as_deref();
         for _ in 0..=CHAIN {
-            match self.constants.get(at) {
+            let data = match self.constants.get(at) {
                 Some(Constant::Tensor(bytes)) => {
                     let tensor = proto::decode(bytes).map_err(broken)?;
-                    let data = tensor::read(name, &tensor, self.path.as_deref())?;
-                    return Ok(casts
-                        .into_iter()
-                        .rev()
-                        .fold(data, TensorData::convert_dtype));
+                    tensor::read(name, &tensor, path)?
+                }
+                Some(Constant::Sparse(bytes)) => {
+                    let bytes = bytes.as_ref().map_err(|reason| broken(reason.clone()))?;
+                    sparse::read(name, bytes, path)?
                 }
                 Some(Constant::Same(other, cast)) => {
                     at = other;
                     casts.extend(*cast);
+                    continue;
                 }
                 Some(Constant::Ambiguous) => {
                     return Err(broken("expected one constant of this name, got two".into()));
                 }
                 None => return Err(broken(NO_CONSTANT.into())),
-            }
+            };
+            let casts = casts.into_iter().rev();
+            return Ok(casts.fold(data, TensorData::convert_dtype));
         }
         Err(broken(format!(
             "expected at most {CHAIN} Cast and Identity nodes before it"
@@ -301,7 +300,7 @@ impl Model {
         let gru = self.gru(name)?;
         let mut dict = StateDict::new();
         for (key, input) in [("W", 1), ("R", 2), ("B", 3)] {
-            match gru.inputs.get(input).filter(|value| !value.is_empty()) {
+            match gru.inputs().get(input).filter(|value| !value.is_empty()) {
                 Some(value) => dict.insert(key, self.constant(value)?),
                 None if key == "B" => {}
                 None => return Err(GruError::MissingKey { key: key.into() }.into()),
@@ -320,7 +319,7 @@ impl Model {
 
     fn read_gru(&self, name: &str) -> Result<(GruBlockConfig, StateDict), ConvertError> {
         let dict = self.weights(name)?;
-        let config = config(&self.gru(name)?.attributes, &dict, "")?;
+        let config = config(self.gru(name)?.attributes(), &dict, "")?;
         Ok((config, dict))
     }
 

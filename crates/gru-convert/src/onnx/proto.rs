@@ -132,6 +132,9 @@ pub struct Attribute {
     /// A [`Tensor`].
     #[prost(bytes = "bytes", optional, tag = "5")]
     pub t: Option<Bytes>,
+    /// A [`SparseTensor`].
+    #[prost(bytes = "bytes", optional, tag = "22")]
+    pub sparse_tensor: Option<Bytes>,
     #[prost(float, repeated, packed = "false", tag = "7")]
     pub floats: Vec<f32>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
@@ -186,6 +189,19 @@ pub struct Tensor {
     /// 1: in another file.
     #[prost(int32, optional, tag = "14")]
     pub data_location: Option<i32>,
+}
+
+/// A tensor with few values that are not zero.
+#[derive(Clone, PartialEq, Message)]
+pub struct SparseTensor {
+    /// A [`Tensor`] of K values.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub values: Option<Bytes>,
+    /// A [`Tensor`] of K places, or of K indices for each dimension.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub indices: Option<Bytes>,
+    #[prost(int64, repeated, packed = "false", tag = "3")]
+    pub dims: Vec<i64>,
 }
 
 /// The element type of a [`Tensor`].

@@ -10,13 +10,35 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The values of a tensor with the name `name`. `model` is the path of the model, if it is a file.
+/// The values of a tensor of floating-point numbers with the name `name`. `model` is the path of the model, if it is a
+/// file.
 ///
 /// The function allocates only as much as the file contains.
 pub fn read(
     name: &str,
     tensor: &proto::Tensor,
     model: Option<&Path>,
+) -> Result<TensorData, ConvertError> {
+    const TYPES: &str = "1 (float), 10 (float16), 11 (double) or 16 (bfloat16)";
+    numbers(name, tensor, model, float, TYPES)
+}
+
+/// [`read`] for integers of 64 bits.
+pub fn integers(
+    name: &str,
+    tensor: &proto::Tensor,
+    model: Option<&Path>,
+) -> Result<TensorData, ConvertError> {
+    let int64 = |code| (code == element::INT64).then_some((DType::I64, 8));
+    numbers(name, tensor, model, int64, "7 (int64) of indices")
+}
+
+fn numbers(
+    name: &str,
+    tensor: &proto::Tensor,
+    model: Option<&Path>,
+    dtype: fn(i32) -> Option<(DType, usize)>,
+    types: &str,
 ) -> Result<TensorData, ConvertError> {
     let broken = |reason: String| ConvertError::Tensor {
         name: name.to_owned(),
@@ -34,11 +56,8 @@ pub fn read(
             ))
         })?;
     let code = tensor.data_type.unwrap_or_default();
-    let (dtype, size) = float(code).ok_or_else(|| {
-        broken(format!(
-            "expected element type 1 (float), 10 (float16), 11 (double) or 16 (bfloat16), got {code}"
-        ))
-    })?;
+    let (dtype, size) =
+        dtype(code).ok_or_else(|| broken(format!("expected element type {types}, got {code}")))?;
     let count = |actual: usize| {
         if actual == len {
             Ok(())
@@ -79,6 +98,10 @@ pub fn read(
         DType::F32 => {
             count(tensor.float_data.len())?;
             Ok(TensorData::new(tensor.float_data.clone(), dims))
+        }
+        DType::I64 => {
+            count(tensor.int64_data.len())?;
+            Ok(TensorData::new(tensor.int64_data.clone(), dims))
         }
         DType::F64 => {
             count(tensor.double_data.len())?;

@@ -2,6 +2,7 @@
 
 mod nodes;
 mod outside;
+mod sparse;
 
 use super::{
     Attributes, Model, ModelInputs, model,

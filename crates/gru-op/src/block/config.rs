@@ -107,10 +107,6 @@ impl GruBlockConfig {
         if let Err(error) = self.validate() {
             panic!("{error}");
         }
-        if self.dropout > 0.0 && self.num_layers == 1 {
-            let p = self.dropout;
-            log::warn!("GruBlockConfig: dropout {p} acts between layers, but num_layers is 1");
-        }
         let (init, h) = (&self.initializer, self.d_hidden);
         let layer = |k: usize| {
             let inputs = self.layer_inputs(k);
@@ -280,6 +276,10 @@ impl GruBlockConfig {
     }
 
     fn assemble(&self, layers: Vec<GruLayer>) -> GruBlock {
+        if self.dropout > 0.0 && self.num_layers == 1 {
+            let p = self.dropout;
+            log::warn!("GruBlockConfig: dropout {p} acts between layers, but num_layers is 1");
+        }
         GruBlock {
             layers,
             dropout: DropoutConfig::new(self.dropout).init(),

@@ -105,7 +105,12 @@ impl GruBlock {
         let reader = Reader::from_bytes(bytes.clone()).map_err(|e| {
             file(
                 path,
-                files::mismatch(BURNPACK, &mut Cursor::new(&bytes[..]), e),
+                files::mismatch(
+                    BURNPACK,
+                    &path.to_string_lossy(),
+                    &mut Cursor::new(&bytes[..]),
+                    e,
+                ),
             )
         })?;
         let Some(json) = reader.metadata().get(CONFIG) else {

@@ -25,7 +25,11 @@ pub const CONFIG: &str = "gru-op.config";
 /// # Errors
 /// If the file cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> Result<File, String> {
-    let kind = fs::metadata(path).map_err(|e| e.to_string())?.file_type();
+    let of_tensorflow =
+        || kind::without_file(path).map(|kind| format!("expected a file, got {kind}"));
+    let metadata = fs::metadata(path);
+    let metadata = metadata.map_err(|e| of_tensorflow().unwrap_or_else(|| e.to_string()))?;
+    let kind = metadata.file_type();
     if kind.is_file() {
         return File::open(path).map_err(|e| e.to_string());
     }
@@ -34,7 +38,7 @@ pub fn open(path: &Path) -> Result<File, String> {
     } else {
         "a pipe, a socket or a device"
     };
-    Err(format!("expected a file, got {kind}"))
+    Err(of_tensorflow().unwrap_or_else(|| format!("expected a file, got {kind}")))
 }
 
 /// Reads a whole file.
