@@ -18,6 +18,7 @@ mod noise;
 mod nonfinite;
 mod onnx_file;
 mod operator;
+mod paths;
 mod prepared;
 mod pytorch_model;
 mod ragged;

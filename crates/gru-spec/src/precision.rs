@@ -2,11 +2,11 @@
 
 /// The precision of weights that are prepared for inference. States, biases and gates stay float32.
 ///
-/// | | bits per weight | rounding error of the weights, compared with their size |
+/// | | bits per weight | size of the weights, compared with their rounding errors |
 /// |---|---|---|
 /// | `Full` | 32 | none |
-/// | `Bf16` | 16 | −56 dB |
-/// | `Int8` | 8.5 | −39 to −43 dB |
+/// | `Bf16` | 16 | 56 dB |
+/// | `Int8` | 8.5 | 39 to 43 dB |
 ///
 /// The errors were measured for the GRUs of NSNet2 and DeepFilterNet 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -59,7 +59,11 @@ pub fn int8(device: &Device) -> Result<(), String> {
         }
         let rounding = prepared.rounding();
         let expected = 2 * config.layer_count();
-        if rounding.len() != expected || rounding.iter().any(|r| !(30.0..60.0).contains(&r.db)) {
+        if rounding.len() != expected
+            || rounding
+                .iter()
+                .any(|r| !r.db.is_some_and(|db| (30.0..60.0).contains(&db)))
+        {
             return Err(format!(
                 "expected {expected} matrices near 40 dB, got {rounding:?}"
             ));

@@ -29,6 +29,13 @@ pub enum CallError {
     },
     /// The lengths of the rows do not fit the sizes.
     Lengths(LengthsError),
+    /// A weight that would get 8 bits is infinite or NaN.
+    NotFinite {
+        /// The layer and direction.
+        layer: usize,
+        /// `w_ih` or `w_hh`.
+        matrix: &'static str,
+    },
     /// There is a start state, but there are no starts.
     NoStarts,
 }
@@ -53,6 +60,10 @@ impl fmt::Display for CallError {
                 "{tensor} has the wrong number of elements, expected {expected}, got {actual}"
             ),
             Self::Lengths(error) => error.fmt(f),
+            Self::NotFinite { layer, matrix } => write!(
+                f,
+                "{matrix} of layer {layer}: expected finite numbers for Precision::Int8, got an infinity or NaN"
+            ),
             Self::NoStarts => f.write_str("start_state requires starts"),
         }
     }

@@ -44,13 +44,9 @@ impl Energy {
         }
     }
 
-    /// `10·log₁₀ Σw² / Σ(w − ŵ)²`, in dB.
-    pub(crate) fn db(self) -> f64 {
-        if self.errors == 0.0 {
-            f64::INFINITY
-        } else {
-            10.0 * (self.weights / self.errors).log10()
-        }
+    /// `10·log₁₀ Σw² / Σ(w − ŵ)²`, in dB, if there are errors.
+    pub(crate) fn db(self) -> Option<f64> {
+        (self.errors > 0.0).then(|| 10.0 * (self.weights / self.errors).log10())
     }
 
     fn add(&mut self, exact: f32, rounded: f32) {

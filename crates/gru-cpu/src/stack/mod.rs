@@ -123,9 +123,9 @@ pub struct Rounding {
     pub layer: usize,
     /// `w_ih` or `w_hh`.
     pub matrix: &'static str,
-    /// `10·log₁₀ Σw² / Σ(w − ŵ)²`: the size of the weights compared with their rounding errors, in dB. Infinite
-    /// if no weight was rounded.
-    pub db: f64,
+    /// `10·log₁₀ Σw² / Σ(w − ŵ)²`: the size of the weights compared with their rounding errors, in dB, or none if
+    /// no weight was rounded.
+    pub db: Option<f64>,
 }
 
 impl Stack {
@@ -149,8 +149,8 @@ impl Stack {
     /// [`new`](Self::new) for weights that were read from a file.
     ///
     /// # Errors
-    /// If a weight or bias has the wrong number of elements, the sizes exceed the address space, or
-    /// [`GruSpec::try_check`] returns an error.
+    /// If a weight or bias has the wrong number of elements, the sizes exceed the address space, a weight for
+    /// [`Precision::Int8`] is not finite, or [`GruSpec::try_check`] returns an error.
     ///
     /// # Panics
     /// - If there is not one direction or two.
@@ -194,6 +194,13 @@ impl Stack {
             };
             check_sizes(&sizes)?;
             check_weights(&weights, &sizes)?;
+            let matrices = [("w_ih", weights.w_ih), ("w_hh", Some(weights.w_hh))];
+            for (matrix, values) in matrices {
+                let values = values.into_iter().flatten();
+                if precision == Precision::Int8 && !values.copied().all(f32::is_finite) {
+                    return Err(CallError::NotFinite { layer: k, matrix });
+                }
+            }
             Ok(Layer {
                 prepared: PreparedLayer::new(precision, &spec, [features, h], weights),
                 direction: layer.direction,

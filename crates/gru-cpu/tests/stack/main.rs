@@ -4,7 +4,7 @@ mod problem;
 
 use self::problem::{Problem, problems, specs};
 use gru_cpu::{
-    Inputs, Stack, StackInputs, StackLayer, StackStream, Weights,
+    CallError, Inputs, Stack, StackInputs, StackLayer, StackStream, Weights,
     spec::{Direction, Layout, Lengths, Precision, Sizes},
     testing::Isa,
 };
@@ -230,7 +230,8 @@ fn bytes_and_rounding_are_stated() {
             .collect();
         assert_eq!(names, [(0, "w_ih"), (0, "w_hh"), (1, "w_ih"), (1, "w_hh")]);
         for rounding in stack.rounding() {
-            assert!((low..high).contains(&rounding.db), "{rounding:?}");
+            let db = rounding.db.expect("rounded weights");
+            assert!((low..high).contains(&db), "{rounding:?}");
         }
     }
     let (w_ih, w_hh) = (vec![0.5; 3 * 4 * 3], vec![-0.25; 4 * 3 * 4]);
@@ -240,8 +241,52 @@ fn bytes_and_rounding_are_stated() {
     };
     for precision in [Precision::Bf16, Precision::Int8] {
         let exact = Stack::new(precision, [3, 4], 1, &[layer]);
-        let bf16_is_exact = exact.rounding().iter().all(|r| r.db > 150.0);
+        let bf16_is_exact = exact
+            .rounding()
+            .iter()
+            .all(|r| r.db.is_none_or(|db| db > 150.0));
         assert!(bf16_is_exact, "{:?}", exact.rounding());
+    }
+}
+
+/// The weights of a row of one input are a scale, so nothing is rounded.
+#[test]
+fn one_input_is_not_rounded() {
+    let (w_ih, w_hh) = ([0.3, -0.7, 1e-3], [0.1, 0.2, -0.9]);
+    let problem = Problem::new([1, 1, 1, 1], 1, 1, &specs()[..1], false);
+    let layer = StackLayer {
+        weights: Weights::new(Some(&w_ih), &w_hh),
+        ..problem.layers[0].layer()
+    };
+    let rounding = Stack::new(Precision::Int8, [1, 1], 1, &[layer]).rounding();
+    assert!(
+        rounding.iter().all(|r| r.db.is_none_or(f64::is_finite)),
+        "{rounding:?}"
+    );
+    let zero = StackLayer {
+        weights: Weights::new(Some(&[0.0; 3]), &[0.0; 3]),
+        ..layer
+    };
+    let rounding = Stack::new(Precision::Int8, [1, 1], 1, &[zero]).rounding();
+    assert!(rounding.iter().all(|r| r.db.is_none()), "{rounding:?}");
+}
+
+#[test]
+fn eight_bits_require_finite_weights() {
+    let problem = Problem::new([1, 1, 2, 3], 1, 1, &specs()[..1], false);
+    for number in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+        for (matrix, place) in [("w_ih", 0), ("w_hh", 1)] {
+            let mut weights = [vec![0.5; 18], vec![0.25; 27]];
+            weights[place][7] = number;
+            let layer = StackLayer {
+                weights: Weights::new(Some(&weights[0]), &weights[1]),
+                ..problem.layers[0].layer()
+            };
+            let stack = |precision| Stack::try_new(precision, [2, 3], 1, &[layer]);
+            let error = stack(Precision::Int8).err();
+            assert_eq!(error, Some(CallError::NotFinite { layer: 0, matrix }));
+            assert!(stack(Precision::Full).is_ok() && stack(Precision::Bf16).is_ok());
+        }
     }
 }
 

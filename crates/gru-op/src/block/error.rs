@@ -40,6 +40,9 @@ pub enum GruError {
     /// A parameter is float64, and a prepared block computes in float32.
     #[error("{name}: expected float32 or half precision in a prepared block, got float64")]
     Float64 { name: String },
+    /// A weight is infinite or NaN, and 8 bits cannot represent it.
+    #[error("{name}: expected finite numbers for Precision::Int8, got an infinity or NaN")]
+    NotFinite { name: String },
     /// A tensor is missing.
     #[error("{key}: expected a tensor of this name, got none")]
     MissingKey { key: String },

@@ -14,7 +14,7 @@ use burn::{
     module::Module,
     tensor::{Bool, DType, Tensor, TensorData},
 };
-use gru_cpu::{Stack, StackInputs, StackLayer};
+use gru_cpu::{CallError, Stack, StackInputs, StackLayer};
 use gru_spec::{Layout, Order, Precision};
 use std::mem::discriminant;
 
@@ -94,8 +94,13 @@ pub(super) fn stack(
         })
         .collect();
     let stack = Stack::try_new(precision, [block.d_input, h], block.directions(), &layers);
-    stack.map_err(|error| GruError::Config {
-        reason: error.to_string(),
+    stack.map_err(|error| match error {
+        CallError::NotFinite { layer, matrix } => GruError::NotFinite {
+            name: format!("layers.{layer}.{matrix}"),
+        },
+        other => GruError::Config {
+            reason: other.to_string(),
+        },
     })
 }
 

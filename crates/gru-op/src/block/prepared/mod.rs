@@ -53,6 +53,8 @@ impl GruBlock {
     /// # Errors
     /// - [`GruError::Precision`] for weights of 16 or 8 bits on another backend than Flex and ndarray.
     /// - [`GruError::Float64`] for float64 parameters on Flex and ndarray, which would lose precision.
+    /// - [`GruError::NotFinite`] for an infinite weight or NaN with [`Precision::Int8`]: the weights of 64 inputs have one
+    ///   scale, so they would all become NaN.
     /// - [`GruError::Shape`], [`GruError::Count`] or [`GruError::Config`] if the fields of the block were changed
     ///   and no longer match.
     pub fn try_prepare(&self, precision: Precision) -> Result<PreparedGru, GruError> {
@@ -84,7 +86,7 @@ impl GruBlock {
             return Ok(prepared(Kind::Stack(Arc::new(stack))));
         }
         // `weights` are dequantized.
-        let block = config.init_with(weights)?.valid();
+        let block = config.clone().with_dropout(0.0).init_with(weights)?.valid();
         Ok(prepared(Kind::Block(Arc::new(block))))
     }
 }
