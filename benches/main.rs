@@ -16,6 +16,7 @@
 
 mod agree;
 mod burn_gru;
+mod calls;
 mod facts;
 mod layer;
 mod peer;
@@ -70,6 +71,9 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
+    /// Run one call many times, for a profiler
+    #[command(hide = true)]
+    Calls { name: String, count: usize },
     /// Run as a peer of another process
     #[command(hide = true)]
     Serve { peer: String },
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
     let result = match &cli.task {
         None => compare(&cli.options),
         Some(Task::Tables { write }) => tables::check(&root(), *write),
+        Some(Task::Calls { name, count }) => calls::run(name, *count),
         Some(Task::Serve { peer }) => {
             serve::serve(peer);
             Ok(())

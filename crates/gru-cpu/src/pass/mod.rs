@@ -22,7 +22,7 @@ mod tile;
 mod weights;
 
 pub(crate) use self::{
-    backward::backward,
+    backward::{Targets, backward},
     forward::forward,
     prepared::{PreparedLayer, StepMemory},
 };

@@ -5,7 +5,7 @@
 
 use super::weights::ForwardWeights;
 use crate::{
-    call::{Call, Sequence},
+    call::{LayerCall, Sequence},
     simd::{Lanes, Machine},
     spec::{Activations, Direction, Reset, Sizes, Update},
     tuning::{
@@ -30,11 +30,11 @@ pub(crate) struct Chain<'a, E> {
 }
 
 /// Whether [`chain`](ForwardWeights::chain) has single rows of this layer, if its weights are packed.
-pub(super) fn is_small<E: Lanes>(call: &Call<'_, E>, panels: usize) -> bool {
-    let spec = &call.spec;
-    call.inputs.weights.w_ih.is_some()
+pub(super) fn is_small<E: Lanes>(layer: &LayerCall<'_, E>, panels: usize) -> bool {
+    let spec = &layer.spec;
+    layer.weights.w_ih.is_some()
         && panels <= PANELS
-        && call.sizes.h > 0
+        && layer.sizes.h > 0
         && spec.reset == Reset::AfterMatmul
         && spec.activations == Activations::default()
         && spec.clip_gates.is_none()
