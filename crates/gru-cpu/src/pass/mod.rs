@@ -11,13 +11,13 @@
 
 mod backward;
 mod by_rows;
+mod chain;
 mod forward;
 mod gate_rows;
+mod gates_by_rows;
 mod matrices;
 mod prepared;
 mod project;
-mod row_gates;
-mod small;
 mod tile;
 mod weights;
 

@@ -1,8 +1,8 @@
 //! A layer whose weights are prepared once for many calls.
 
 use super::{
+    chain::run_chains,
     forward::{Pass, Scratch, initial_zeros},
-    small::run_chains,
     weights::{ForwardWeights, Matrices},
 };
 use crate::{

@@ -1,15 +1,15 @@
 //! The weights of the forward pass, and the input product.
 
-use super::{by_rows::RowMatrix, matrices::LayerMatrices, small::is_small};
+use super::{by_rows::RowMatrix, matrices::LayerMatrices};
 use crate::{
     call::{self, Call, LayerCall},
     product::{
-        Buffer, Lhs, Panels, Prefetch, Product, ROWS, Shape, SumOrder, Sums, WeightRows, pack,
+        Buffer, Lhs, PanelShape, Panels, Prefetch, Product, ROWS, SumOrder, Sums, WeightRows, pack,
     },
     quantized::{Columns, Matrix},
     simd::{Lanes, Machine},
-    spec::{Precision, Reset, Sizes},
-    tuning::{CANDIDATE_VECTORS, ROW_GRANULE, pack_from},
+    spec::{Activations, Precision, Reset, Sizes},
+    tuning::{CANDIDATE_VECTORS, PANELS_OF_A_CHAIN, ROW_GRANULE, pack_from},
 };
 use pulp::Simd;
 use std::{array, ops::Range};
@@ -22,8 +22,8 @@ pub(super) struct ForwardWeights<'a, E> {
     bias: Buffer<E>,
     /// Vectors of H units.
     panels: usize,
-    /// See [`is_small`].
-    pub(super) is_small: bool,
+    /// Whether [`chain`](Self::chain) has single rows of this layer.
+    pub(super) has_chains: bool,
 }
 
 /// How the products read the weights.
@@ -73,8 +73,8 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
         let (h, lanes) = (layer.sizes.h, machine.lanes);
         let mut matrices = LayerMatrices::new(layer, |_, k, gates| {
             let shape = match gates.start {
-                0 => Shape::gates(k, h, lanes, gates),
-                gate => Shape::units(k, h, lanes, CANDIDATE_VECTORS, gate * h),
+                0 => PanelShape::gates(k, h, lanes, gates),
+                gate => PanelShape::units(k, h, lanes, CANDIDATE_VECTORS, gate * h),
             };
             Panels::new(3 * h, shape)
         });
@@ -88,7 +88,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
         let after = layer.spec.reset == Reset::AfterMatmul;
         let panels = h.div_ceil(lanes);
         Self {
-            is_small: matches!(matrices, Matrices::Packed(_)) && is_small(layer, panels),
+            has_chains: matches!(matrices, Matrices::Packed(_)) && has_chains(layer, panels),
             matrices,
             bias: bias(h, after, &layer.weights, lanes),
             panels,
@@ -226,6 +226,18 @@ pub(super) unsafe fn add_gates<E: Lanes, S: Simd>(
         };
         *sum = E::vadd(simd, *sum, E::read(simd, units));
     }
+}
+
+/// See [`ForwardWeights::has_chains`].
+fn has_chains<E: Lanes>(layer: &LayerCall<'_, E>, panels: usize) -> bool {
+    let spec = &layer.spec;
+    layer.weights.w_ih.is_some()
+        && panels <= PANELS_OF_A_CHAIN
+        && layer.sizes.h > 0
+        && spec.reset == Reset::AfterMatmul
+        && spec.activations == Activations::default()
+        && spec.clip_gates.is_none()
+        && spec.clip_state.is_none()
 }
 
 /// See [`ForwardWeights::bias`].

@@ -197,14 +197,18 @@ impl<E: Element> Problem<E> {
         let wanted = d.as_ref().map(Option::is_some);
         let new = gru.gradients(lengths, &inputs, &states, saved, &self.d_states, wanted);
         let is_ragged = lengths.of_rows().is_some();
-        for ((name, d), (of_nan, new)) in d.as_ref().named().zip(into(f64::NAN).zip(new).into_array())
+        for ((name, d), (of_nan, new)) in
+            d.as_ref().named().zip(into(f64::NAN).zip(new).into_array())
         {
             let all = d.iter().flatten().zip(of_nan.iter().flatten());
             for ((d, of_nan), new) in all.zip(new.iter().flatten()) {
                 let is_past = name == "x" && is_ragged && *d == number(UNWRITTEN);
                 let are_same = is_same((d, of_nan)) && is_same((d, new));
                 let is_unwritten = is_past && of_nan.is_nan() && new.is_zero();
-                assert!(are_same || is_unwritten, "{name}: {d:?}, {of_nan:?}, {new:?}: {gru:?}");
+                assert!(
+                    are_same || is_unwritten,
+                    "gradient of {name}: an element is not written, or was read before: {gru:?}"
+                );
             }
         }
         Results { states, gates, d }

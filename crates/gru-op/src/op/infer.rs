@@ -90,8 +90,9 @@ impl Plain {
             b_hh: bias(b_hh)?,
         };
         let of_w_hh = discriminant(&weights.w_hh);
-        let others = [&weights.w_ih, &weights.b_ih, &weights.b_hh].into_iter();
-        let is_here = is_here && others.flatten().all(|of| discriminant(of) == of_w_hh);
+        let others = [&weights.w_ih, &weights.b_ih, &weights.b_hh];
+        let mut others = others.iter().copied().flatten();
+        let is_here = is_here && others.all(|of| discriminant(of) == of_w_hh);
         (is_valid && is_here).then_some(PlainLayer {
             spec: *spec,
             direction,
@@ -110,13 +111,13 @@ pub(crate) fn infer<const D: usize, const S: usize>(
     dims: [usize; 2],
     options: SequenceOptions<S>,
 ) -> (Tensor<D>, Tensor<S>) {
-    let of_stack = |layer: &PlainLayer| StackLayer {
+    let of_stack = layers.iter().map(|layer| StackLayer {
         spec: layer.spec,
         direction: layer.direction,
         zoneout: layer.zoneout,
         weights: layer.weights.as_ref().map(Floats::as_ref),
-    };
-    let of_stack: Vec<_> = layers.iter().map(of_stack).collect();
+    });
+    let of_stack: Vec<_> = of_stack.collect();
     let kernels = Layers::try_new([i, h], directions, &of_stack);
     let kernels = kernels.expect("plain layers are valid");
     let of_last = of_stack[layers.len() - directions..].iter();

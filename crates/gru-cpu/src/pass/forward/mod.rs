@@ -5,9 +5,9 @@ mod step;
 
 use super::{
     by_rows::RowMemory,
+    chain::run_chains,
     gate_rows::GateCells,
     project::InputProduct,
-    small::run_chains,
     weights::{ForwardWeights, Matrices},
 };
 use crate::{
