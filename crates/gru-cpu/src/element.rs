@@ -1,11 +1,13 @@
 //! The public passes: checked, and compiled in this crate for both float types.
 
 use crate::{
-    call::{Gradients, Gru, Inputs, check_backward, check_forward},
-    pass,
+    call::{Gradients, Gru, Inputs, check_backward, check_forward, gradient_lens},
+    memory::{overwritten, request_large_pages},
+    pass::{self, Targets},
     simd::Lanes,
-    spec::Lengths,
+    spec::{Lengths, PerInput},
 };
+use std::mem::MaybeUninit;
 
 /// A float type of the kernels: `f32` or `f64`.
 pub trait Element: Lanes {
@@ -19,7 +21,7 @@ pub trait Element: Lanes {
 #[allow(clippy::type_complexity)]
 pub struct Passes<E> {
     forward: fn(&Gru, &Lengths, &Inputs<'_, E>, &mut [E], Option<&mut [E]>),
-    backward: fn(&Gru, &Lengths, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Gradients<'_, E>),
+    backward: fn(&Gru, &Lengths, &Inputs<'_, E>, &[E], Option<&[E]>, &[E], Targets<'_, E>),
 }
 
 macro_rules! element {
@@ -134,13 +136,65 @@ impl Gru {
         d_states: &[E],
         to: Gradients<'_, E>,
     ) {
-        check_backward(self, lengths, inputs, states, saved, d_states, &to);
+        let lens = to.as_ref().map(|to| to.as_deref().map(<[E]>::len));
+        check_backward(self, lengths, inputs, states, saved, d_states, lens);
+        // SAFETY: the passes write elements.
+        let to = to.map(|to| to.map(|to| unsafe { overwritten(to) }));
+        self.write_gradients(lengths, inputs, states, saved, d_states, to);
+    }
+
+    /// [`backward_ragged`](Self::backward_ragged) into new memory, which is faster than memory of zeros. Past the end of a
+    /// row the gradient of x is zero.
+    ///
+    /// # Panics
+    /// As [`backward_ragged`](Self::backward_ragged).
+    pub fn gradients<E: Element>(
+        &self,
+        lengths: &Lengths,
+        inputs: &Inputs<'_, E>,
+        states: &[E],
+        saved: Option<&[E]>,
+        d_states: &[E],
+        wanted: PerInput<bool>,
+    ) -> PerInput<Option<Vec<E>>> {
+        let lens = wanted.zip(gradient_lens(self, inputs));
+        let lens = lens.map(|(wanted, len)| len.filter(|_| wanted));
+        check_backward(self, lengths, inputs, states, saved, d_states, lens);
+        let mut gradients = lens.map(|len| len.map(Vec::with_capacity));
+        let mut to = gradients.as_mut().zip(lens).map(|(gradient, len)| {
+            let memory = &mut gradient.as_mut()?.spare_capacity_mut()[..len?];
+            request_large_pages(memory);
+            Some(memory)
+        });
+        if let (Some(x), Some(_)) = (&mut to.x, lengths.of_rows()) {
+            x.fill(MaybeUninit::new(E::zero()));
+        }
+        self.write_gradients(lengths, inputs, states, saved, d_states, to);
+        gradients.zip(lens).map(|(gradient, len)| {
+            let (mut gradient, len) = (gradient?, len?);
+            // SAFETY: every element was written: by the pass, as its documentation and the tests of this function state, and x past the
+            // end of a row above.
+            unsafe { gradient.set_len(len) };
+            Some(gradient)
+        })
+    }
+
+    /// Writes every element of the gradients, except of x past the end of a row. The arguments were checked.
+    fn write_gradients<E: Element>(
+        &self,
+        lengths: &Lengths,
+        inputs: &Inputs<'_, E>,
+        states: &[E],
+        saved: Option<&[E]>,
+        d_states: &[E],
+        to: Targets<'_, E>,
+    ) {
         let no_steps = |lengths: &[usize]| lengths.iter().all(|&len| len == 0);
         if states.is_empty() || lengths.of_rows().is_some_and(no_steps) {
             let x =
                 to.x.filter(|_| self.sizes.h == 0 || lengths.of_rows().is_none());
-            let all = Gradients { x, ..to }.into_array().into_iter().flatten();
-            all.for_each(|d| d.fill(E::zero()));
+            let all = Targets { x, ..to }.into_array().into_iter().flatten();
+            all.for_each(|d| d.fill(MaybeUninit::new(E::zero())));
         } else {
             (E::passes().backward)(self, lengths, inputs, states, saved, d_states, to);
         }

@@ -137,7 +137,7 @@ pub use self::{
     call::{CallError, Gradients, Gru, Inputs, Sequence, Weights},
     element::Element,
     memory::buffer,
-    stack::{Rounding, Stack, StackInputs, StackLayer, StackStream},
+    stack::{Layers, Rounding, Stack, StackInputs, StackLayer, StackStream},
 };
 
 /// For tests.

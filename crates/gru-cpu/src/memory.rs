@@ -2,6 +2,7 @@
 
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::tuning::LARGE_PAGES_FROM;
+use std::mem::MaybeUninit;
 
 /// A buffer of zeros, for states or gates.
 ///
@@ -11,6 +12,15 @@ pub fn buffer<E: Clone + Default>(len: usize) -> Vec<E> {
     let buffer = vec![E::default(); len];
     request_large_pages(&buffer);
     buffer
+}
+
+/// A slice to be overwritten.
+///
+/// # Safety
+/// Only initialized elements are written to the result.
+pub(crate) unsafe fn overwritten<E>(slice: &mut [E]) -> &mut [MaybeUninit<E>] {
+    // SAFETY: both types have the same layout, and by the caller's promise the slice stays valid.
+    unsafe { &mut *(std::ptr::from_mut(slice) as *mut [MaybeUninit<E>]) }
 }
 
 /// Requests pages of 2 MiB for a large buffer that has not been written yet.

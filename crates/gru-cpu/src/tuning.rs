@@ -106,13 +106,9 @@ pub(crate) const SOLO: Duration = Duration::from_millis(4);
 /// | 384, 384 | 64 | 1 | 4.0, 6.8 |
 /// | 384, 384 | 64 | 2 | 2.5, 2.0 |
 ///
-/// Only packed weights of small layers have the kernel without tiles.
+/// Only packed weights of layers with few units have the kernel without tiles.
 pub(crate) fn pack_from(units: usize) -> usize {
-    if units <= UNITS_OF_A_SMALL_LAYER {
-        8
-    } else {
-        64
-    }
+    if units <= UNITS_OF_A_CHAIN { 8 } else { 64 }
 }
 
 /// Reads of a weight (tiles times steps) from which the backward pass packs it.
@@ -183,9 +179,9 @@ pub(crate) const PANELS_OF_A_ROW: usize = 4;
 /// A single step has no limit of units and inputs but [`PARALLEL_FROM`]. I = 64, H = 128 took 0.79 of the time of tiles
 /// with AVX2 and 0.86 with AVX-512, I = 128, H = 256 with AVX-512 0.87. With 32 panels, steps of few units took 1.07 of
 /// the time.
-pub(crate) const PANELS_OF_A_SMALL_LAYER: usize = 16;
-pub(crate) const UNITS_OF_A_SMALL_LAYER: usize = 64;
-pub(crate) const INPUTS_OF_A_SMALL_LAYER: usize = 64;
+pub(crate) const PANELS_OF_A_CHAIN: usize = 16;
+pub(crate) const UNITS_OF_A_CHAIN: usize = 64;
+pub(crate) const INPUTS_OF_A_CHAIN: usize = 64;
 
 /// Vectors of a panel of the backward pass; the last panel may have fewer. With the rows of a full tile
 /// the sums fill the registers. With two vectors, that is 16 sums, a step took 15 to 30% longer.

@@ -35,5 +35,5 @@ pub use self::{
     precision::Precision,
     sizes::Sizes,
     spec::{GruSpec, Reset, Update},
-    tensors::{Inputs, MissingInput, NAMES, PerInput, Sequence, Shape, Weights},
+    tensors::{GRADIENTS, Inputs, MissingInput, NAMES, PerInput, Sequence, Shape, Weights},
 };

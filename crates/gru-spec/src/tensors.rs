@@ -101,7 +101,8 @@ macro_rules! tensors {
         /// The names of the inputs, in the order of [`Inputs::into_slots`]. The inputs of [`PerInput`] come first.
         pub const NAMES: [&str; COUNT] = [$(stringify!($with),)+ $(stringify!($without)),+];
         const COUNT: usize = GRADIENTS + [$(stringify!($without)),+].len();
-        const GRADIENTS: usize = [$(stringify!($with)),+].len();
+        /// The number of inputs that have a gradient.
+        pub const GRADIENTS: usize = [$(stringify!($with)),+].len();
 
         /// One value for each input that has a gradient.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 //! All checks of a call.
 
-use super::{CallError, Gradients, Gru, Inputs, Weights};
-use crate::spec::{Lengths, NAMES, Shape, Sizes};
+use super::{CallError, Gru, Inputs, Weights};
+use crate::spec::{Lengths, NAMES, PerInput, Shape, Sizes};
 
 /// The number of elements of x per row and step: I, or 3H without an input weight.
 pub(crate) fn features<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> usize {
@@ -38,7 +38,7 @@ pub(crate) fn check_backward<E>(
     states: &[E],
     saved: Option<&[E]>,
     d_states: &[E],
-    to: &Gradients<'_, E>,
+    to: PerInput<Option<usize>>,
 ) {
     const OP: &str = "gru_cpu::Gru::backward";
     gru.spec.check();
@@ -86,15 +86,22 @@ fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Resu
     Ok(())
 }
 
-fn check_gradients<E>(op: &str, gru: &Gru, inputs: &Inputs<'_, E>, to: &Gradients<'_, E>) {
+/// The number of elements of each gradient.
+pub(crate) fn gradient_lens<E>(gru: &Gru, inputs: &Inputs<'_, E>) -> PerInput<Option<usize>> {
     let shapes = gru.sizes.shapes(gru.order.layout);
-    let mut lengths = shapes
+    let lens = shapes
         .differentiable()
         .map(|shape| shape.map(Shape::elements));
-    lengths.x = Some(inputs.sequence.x.len());
-    for (name, (gradient, expected)) in to.as_ref().zip(lengths).named() {
+    PerInput {
+        x: Some(inputs.sequence.x.len()),
+        ..lens
+    }
+}
+
+fn check_gradients<E>(op: &str, gru: &Gru, inputs: &Inputs<'_, E>, to: PerInput<Option<usize>>) {
+    for (name, (gradient, expected)) in to.zip(gradient_lens(gru, inputs)).named() {
         if let (Some(gradient), Some(expected)) = (gradient, expected)
-            && let Err(error) = length(name, gradient.len(), expected)
+            && let Err(error) = length(name, gradient, expected)
         {
             panic!("{op}: gradient of {error}");
         }

@@ -5,7 +5,8 @@ mod error;
 mod ragged;
 
 pub(crate) use self::check::{
-    check_backward, check_forward, check_len, check_sizes, check_weights, features, or_panic,
+    check_backward, check_forward, check_len, check_sizes, check_weights, features, gradient_lens,
+    or_panic,
 };
 pub use self::error::CallError;
 pub(crate) use self::ragged::{LiveRows, Ragged, Sorted};
@@ -84,6 +85,25 @@ impl Gru {
     }
 }
 
+/// A layer, and the sizes of the call for which its weights are prepared.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LayerCall<'a, E> {
+    pub(crate) sizes: Sizes,
+    /// With clips in the range of `E`.
+    pub(crate) spec: GruSpec,
+    pub(crate) weights: Weights<'a, E>,
+}
+
+impl<'a, E: Float> LayerCall<'a, E> {
+    pub(crate) fn new(sizes: Sizes, spec: &GruSpec, weights: Weights<'a, E>) -> Self {
+        Self {
+            sizes,
+            spec: spec.for_numbers_up_to(largest::<E>()),
+            weights,
+        }
+    }
+}
+
 /// A checked call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a, E> {
@@ -113,6 +133,14 @@ impl<'a, E: Float + Default> Call<'a, E> {
             per_n,
             per_t,
             ragged: None,
+        }
+    }
+
+    pub(crate) fn layer(&self) -> LayerCall<'a, E> {
+        LayerCall {
+            sizes: *self.sizes,
+            spec: self.spec,
+            weights: self.inputs.weights,
         }
     }
 
@@ -200,7 +228,7 @@ impl<'a, E: Float + Default> Call<'a, E> {
 }
 
 /// The largest finite number of `E`.
-pub(crate) fn largest<E: Float>() -> f64 {
+fn largest<E: Float>() -> f64 {
     let largest = E::max_value().to_f64();
     largest.expect("every float type converts to f64")
 }

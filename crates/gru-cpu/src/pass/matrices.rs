@@ -1,7 +1,7 @@
 //! The matrices of a layer, in any form.
 
 use crate::{
-    call::{self, Call},
+    call::{self, LayerCall},
     simd::Lanes,
     spec::{Reset, Sizes},
 };
@@ -19,12 +19,12 @@ pub(super) struct LayerMatrices<M> {
 impl<M> LayerMatrices<M> {
     /// The matrices of a forward pass. `new` takes a weight, its rows, and some gates, counted r, z, n as 0, 1, 2.
     pub(super) fn new<'a, E: Lanes>(
-        call: &Call<'a, E>,
+        layer: &LayerCall<'a, E>,
         new: impl Fn(&'a [E], usize, Range<usize>) -> M,
     ) -> Self {
-        let Sizes { i, h, .. } = *call.sizes;
-        let call::Weights { w_ih, w_hh, .. } = call.inputs.weights;
-        let after = call.spec.reset == Reset::AfterMatmul;
+        let Sizes { i, h, .. } = layer.sizes;
+        let call::Weights { w_ih, w_hh, .. } = layer.weights;
+        let after = layer.spec.reset == Reset::AfterMatmul;
         Self {
             input: w_ih.map(|w_ih| new(w_ih, i, 0..3)),
             state: new(w_hh, h, if after { 0..3 } else { 0..2 }),

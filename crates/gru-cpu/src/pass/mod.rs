@@ -11,18 +11,18 @@
 
 mod backward;
 mod by_rows;
+mod chain;
 mod forward;
 mod gate_rows;
+mod gates_by_rows;
 mod matrices;
 mod prepared;
 mod project;
-mod row_gates;
-mod small;
 mod tile;
 mod weights;
 
 pub(crate) use self::{
-    backward::backward,
+    backward::{Targets, backward},
     forward::forward,
     prepared::{PreparedLayer, StepMemory},
 };

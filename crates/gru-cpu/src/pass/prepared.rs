@@ -1,12 +1,12 @@
 //! A layer whose weights are prepared once for many calls.
 
 use super::{
+    chain::run_chains,
     forward::{Pass, Scratch, initial_zeros},
-    small::run_chains,
     weights::{ForwardWeights, Matrices},
 };
 use crate::{
-    call::{self, Call, Gru, Inputs, Sequence},
+    call::{self, Call, Gru, Inputs, LayerCall, Sequence},
     product::Rows,
     quantized::Energy,
     simd::{Gates, Machine},
@@ -15,17 +15,17 @@ use crate::{
 
 /// What a forward pass needs of a layer, whose weights are prepared for the instruction set of this machine: in panels, or
 /// rounded to 16 or 8 bits. A short call of [`Gru::forward`] adds in another order, so its last bits may differ.
-pub(crate) struct PreparedLayer {
+pub(crate) struct PreparedLayer<'a> {
     spec: GruSpec,
     i: usize,
     h: usize,
     machine: Machine,
-    weights: ForwardWeights<'static, f32>,
+    weights: ForwardWeights<'a, f32>,
     gates: Gates<f32>,
 }
 
-impl PreparedLayer {
-    /// The weights have the right sizes, and `w_ih` is among them.
+impl PreparedLayer<'static> {
+    /// For many calls. The weights have the right sizes, and `w_ih` is among them.
     pub(crate) fn new(
         precision: Precision,
         spec: &GruSpec,
@@ -33,21 +33,33 @@ impl PreparedLayer {
         weights: call::Weights<'_, f32>,
     ) -> Self {
         let machine = Machine::here::<f32>();
-        let inputs = &Inputs {
-            sequence: Sequence::new(&[]),
-            weights,
-        };
-        let gru = Gru::new(Sizes { n: 0, t: 0, i, h }, *spec);
-        let call = Call::new(&gru, inputs);
+        let layer = LayerCall::new(Sizes { n: 0, t: 0, i, h }, spec, weights);
         let weights = match precision {
-            Precision::Full => ForwardWeights::packed(&machine, &call),
-            _ => ForwardWeights::quantized(&machine, &call, precision),
+            Precision::Full => ForwardWeights::packed(&machine, &layer),
+            _ => ForwardWeights::quantized(&machine, &layer, precision),
         };
+        Self::with(machine, &layer, weights)
+    }
+}
+
+impl<'a> PreparedLayer<'a> {
+    /// For one call of these sizes, with the bits of [`Gru::forward`]: the weights are packed, or read in place.
+    pub(crate) fn once(sizes: Sizes, spec: &GruSpec, weights: call::Weights<'a, f32>) -> Self {
+        let machine = Machine::here::<f32>();
+        let layer = LayerCall::new(sizes, spec, weights);
+        Self::with(machine, &layer, ForwardWeights::for_call(&machine, &layer))
+    }
+
+    fn with(
+        machine: Machine,
+        layer: &LayerCall<'_, f32>,
+        weights: ForwardWeights<'a, f32>,
+    ) -> Self {
         Self {
-            gates: Gates::new(&machine, &call.spec),
-            spec: *spec,
-            i,
-            h,
+            gates: Gates::new(&machine, &layer.spec),
+            spec: layer.spec,
+            i: layer.sizes.i,
+            h: layer.sizes.h,
             weights,
             machine,
         }
@@ -90,22 +102,32 @@ impl PreparedLayer {
 
     /// Writes the states of one row in all D directions, `[T,D·H]`, if the layer is small enough for the kernel of a
     /// chain. The sequences have the same x, and the call was checked.
-    pub(crate) fn forward_chains<'a>(
-        directions: &[(&'a Self, Direction, Sequence<'a, f32>)],
-        [n, t]: [usize; 2],
+    pub(crate) fn forward_chains<'b>(
+        directions: impl Iterator<Item = (&'b Self, Direction, Sequence<'b, f32>)>,
+        batch: [usize; 2],
         states: &mut [f32],
-    ) -> bool {
-        let (first, _, sequence) = &directions[0];
-        let sizes = first.sizes([n, t]);
-        let chain = |(layer, direction, sequence): &(&'a Self, Direction, Sequence<'a, f32>)| {
-            let update = layer.spec.update;
-            layer.weights.chain(&sizes, update, *direction, sequence)
-        };
-        let chains: Option<Vec<_>> = directions.iter().map(chain).collect();
-        if let Some(chains) = &chains {
-            run_chains(&first.machine, &sizes, sequence.x, chains, states);
+    ) -> bool
+    where
+        'a: 'b,
+    {
+        let (mut chains, mut first) = ([None; 2], None);
+        for (chain, (layer, direction, sequence)) in chains.iter_mut().zip(directions) {
+            let sizes = layer.sizes(batch);
+            *chain = layer
+                .weights
+                .chain(&sizes, layer.spec.update, direction, &sequence);
+            if chain.is_none() {
+                return false;
+            }
+            first.get_or_insert((layer.machine, sizes, sequence.x));
         }
-        chains.is_some()
+        let ([Some(chain), other], Some((machine, sizes, x))) = (chains, first) else {
+            return false;
+        };
+        let chains = [chain, other.unwrap_or(chain)];
+        let count = if other.is_some() { 2 } else { 1 };
+        run_chains(&machine, &sizes, x, &chains[..count], states);
+        true
     }
 
     /// The memory of [`step`](Self::step) with N rows, which keep this share of their states.
@@ -161,13 +183,13 @@ impl PreparedLayer {
         }
     }
 
-    fn pass<'a>(
-        &'a self,
-        gru: &'a Gru,
-        inputs: &'a Inputs<'a, f32>,
-        states: Rows<'a, f32>,
-        zeros: &'a [f32],
-    ) -> Pass<'a, f32> {
+    fn pass<'b>(
+        &'b self,
+        gru: &'b Gru,
+        inputs: &'b Inputs<'b, f32>,
+        states: Rows<'b, f32>,
+        zeros: &'b [f32],
+    ) -> Pass<'b, f32> {
         Pass {
             call: Call::new(gru, inputs),
             machine: self.machine,

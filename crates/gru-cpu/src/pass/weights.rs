@@ -1,18 +1,18 @@
 //! The weights of the forward pass, and the input product.
 
-use super::{by_rows::RowMatrix, matrices::LayerMatrices, small::is_small};
+use super::{by_rows::RowMatrix, matrices::LayerMatrices};
 use crate::{
-    call::{self, Call},
+    call::{self, Call, LayerCall},
     product::{
-        Buffer, Lhs, Panels, Prefetch, Product, ROWS, Shape, SumOrder, Sums, WeightRows, pack,
+        Buffer, Lhs, PanelShape, Panels, Prefetch, Product, ROWS, SumOrder, Sums, WeightRows, pack,
     },
     quantized::{Columns, Matrix},
     simd::{Lanes, Machine},
-    spec::{Precision, Reset, Sizes},
-    tuning::{CANDIDATE_VECTORS, ROW_GRANULE, pack_from},
+    spec::{Activations, Precision, Reset, Sizes},
+    tuning::{CANDIDATE_VECTORS, PANELS_OF_A_CHAIN, ROW_GRANULE, pack_from},
 };
 use pulp::Simd;
-use std::ops::Range;
+use std::{array, ops::Range};
 
 /// The weights of a forward pass.
 pub(super) struct ForwardWeights<'a, E> {
@@ -22,8 +22,8 @@ pub(super) struct ForwardWeights<'a, E> {
     bias: Buffer<E>,
     /// Vectors of H units.
     panels: usize,
-    /// See [`is_small`].
-    pub(super) is_small: bool,
+    /// Whether [`chain`](Self::chain) has single rows of this layer.
+    pub(super) has_chains: bool,
 }
 
 /// How the products read the weights.
@@ -37,9 +37,13 @@ pub(super) enum Matrices<'a, E> {
 
 impl ForwardWeights<'_, f32> {
     /// Rounded to 16 or 8 bits.
-    pub(super) fn quantized(machine: &Machine, call: &Call<'_, f32>, precision: Precision) -> Self {
-        let h = call.sizes.h;
-        let matrices = LayerMatrices::new(call, |elements, k, gates| {
+    pub(super) fn quantized(
+        machine: &Machine,
+        layer: &LayerCall<'_, f32>,
+        precision: Precision,
+    ) -> Self {
+        let h = layer.sizes.h;
+        let matrices = LayerMatrices::new(layer, |elements, k, gates| {
             let columns = Columns {
                 elements,
                 stride: 3 * h,
@@ -49,44 +53,44 @@ impl ForwardWeights<'_, f32> {
             };
             RowMatrix::Quantized(Box::new(Matrix::new(*machine, precision, columns)))
         });
-        Self::new(machine, call, Matrices::ByRows(matrices))
+        Self::new(machine, layer, Matrices::ByRows(matrices))
     }
 }
 
 impl<'a, E: Lanes> ForwardWeights<'a, E> {
     /// For one forward pass: packed, or read in place if the call reads them too rarely.
-    pub(super) fn for_call(machine: &Machine, call: &Call<'a, E>) -> Self {
-        let h = call.sizes.h;
-        if call.sizes.rows() >= pack_from(h) {
-            return Self::packed(machine, call);
+    pub(super) fn for_call(machine: &Machine, layer: &LayerCall<'a, E>) -> Self {
+        let h = layer.sizes.h;
+        if layer.sizes.rows() >= pack_from(h) {
+            return Self::packed(machine, layer);
         }
         let in_place = |weight, _, _| RowMatrix::InPlace(WeightRows::new(weight, h));
-        let matrices = LayerMatrices::new(call, in_place);
-        Self::new(machine, call, Matrices::ByRows(matrices))
+        let matrices = LayerMatrices::new(layer, in_place);
+        Self::new(machine, layer, Matrices::ByRows(matrices))
     }
 
-    pub(super) fn packed(machine: &Machine, call: &Call<'_, E>) -> Self {
-        let (h, lanes) = (call.sizes.h, machine.lanes);
-        let mut matrices = LayerMatrices::new(call, |_, k, gates| {
+    pub(super) fn packed(machine: &Machine, layer: &LayerCall<'_, E>) -> Self {
+        let (h, lanes) = (layer.sizes.h, machine.lanes);
+        let mut matrices = LayerMatrices::new(layer, |_, k, gates| {
             let shape = match gates.start {
-                0 => Shape::gates(k, h, lanes, gates),
-                gate => Shape::units(k, h, lanes, CANDIDATE_VECTORS, gate * h),
+                0 => PanelShape::gates(k, h, lanes, gates),
+                gate => PanelShape::units(k, h, lanes, CANDIDATE_VECTORS, gate * h),
             };
             Panels::new(3 * h, shape)
         });
-        let all = matrices.with_weights(&call.inputs.weights);
+        let all = matrices.with_weights(&layer.weights);
         pack(all.flat_map(|(panels, weight)| panels.unpacked(weight)));
-        Self::new(machine, call, Matrices::Packed(matrices))
+        Self::new(machine, layer, Matrices::Packed(matrices))
     }
 
-    fn new(machine: &Machine, call: &Call<'_, E>, matrices: Matrices<'a, E>) -> Self {
-        let (h, lanes) = (call.sizes.h, machine.lanes);
-        let after = call.spec.reset == Reset::AfterMatmul;
+    fn new(machine: &Machine, layer: &LayerCall<'_, E>, matrices: Matrices<'a, E>) -> Self {
+        let (h, lanes) = (layer.sizes.h, machine.lanes);
+        let after = layer.spec.reset == Reset::AfterMatmul;
         let panels = h.div_ceil(lanes);
         Self {
-            is_small: matches!(matrices, Matrices::Packed(_)) && is_small(call, panels),
+            has_chains: matches!(matrices, Matrices::Packed(_)) && has_chains(layer, panels),
             matrices,
-            bias: bias(h, after, &call.inputs.weights, lanes),
+            bias: bias(h, after, &layer.weights, lanes),
             panels,
         }
     }
@@ -224,6 +228,18 @@ pub(super) unsafe fn add_gates<E: Lanes, S: Simd>(
     }
 }
 
+/// See [`ForwardWeights::has_chains`].
+fn has_chains<E: Lanes>(layer: &LayerCall<'_, E>, panels: usize) -> bool {
+    let spec = &layer.spec;
+    layer.weights.w_ih.is_some()
+        && panels <= PANELS_OF_A_CHAIN
+        && layer.sizes.h > 0
+        && spec.reset == Reset::AfterMatmul
+        && spec.activations == Activations::default()
+        && spec.clip_gates.is_none()
+        && spec.clip_state.is_none()
+}
+
 /// See [`ForwardWeights::bias`].
 fn bias<E: Lanes>(
     h: usize,
@@ -239,7 +255,12 @@ fn bias<E: Lanes>(
         for (gate, slot) in [0, 1, candidate].into_iter().enumerate() {
             for (panel, b) in b[gate * h..][..h].chunks(lanes).enumerate() {
                 let to = &mut bias.as_mut()[(4 * panel + slot) * lanes..][..b.len()];
-                for (to, &b) in to.iter_mut().zip(b) {
+                // A constant length needs no loop.
+                let (to, rest) = to.as_chunks_mut::<4>();
+                let (b, of_rest) = b.as_chunks::<4>();
+                let all = to.iter_mut().zip(b);
+                all.for_each(|(to, b)| *to = array::from_fn(|k| to[k] + b[k]));
+                for (to, &b) in rest.iter_mut().zip(of_rest) {
                     *to = *to + b;
                 }
             }

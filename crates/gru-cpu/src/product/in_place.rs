@@ -279,7 +279,7 @@ struct Tile<'a, 'b, E> {
 
 /// Sums that are in memory between two gates. If they crossed cache lines, a layer of few units would take 1.4 times as long.
 #[repr(align(64))]
-struct Lines<T>(T);
+struct Aligned<T>(T);
 
 /// The products of `R` rows, with `U` weight rows at a time.
 struct Dots<'a, 'b, E, const R: usize, const U: usize>(Tile<'a, 'b, E>);
@@ -316,7 +316,7 @@ impl<E: Lanes, const R: usize, const U: usize> Dots<'_, '_, E, R, U> {
         } = &mut self.0;
         let (h, row) = (weight.h, *row);
         let lanes = E::lanes::<S>();
-        let Lines(sums) = &mut Lines([[E::real(simd, 0.0); COUNT]; R]);
+        let Aligned(sums) = &mut Aligned([[E::real(simd, 0.0); COUNT]; R]);
         for &(gate, of_weight) in gates.iter() {
             let columns = of_weight * h..(of_weight + 1) * h;
             let mut weights = [std::ptr::null(); COUNT];

@@ -19,7 +19,7 @@ pub(crate) use self::{
     in_place::WeightRows,
     microkernel::Sums,
     operands::{Lhs, Product, ROWS, SumOrder},
-    panels::{MOST_VECTORS, Panel, Panels, Shape, pack},
+    panels::{MOST_VECTORS, Panel, PanelShape, Panels, pack},
     prefetch::{Lines, Prefetch, to_read as prefetch_to_read},
     rows::{Rows, Strided},
 };

@@ -41,14 +41,14 @@ pub(crate) struct Panels<E> {
     stride: usize,
     /// Whether k runs along the rows of the matrix.
     is_transposed: bool,
-    shape: Shape,
+    shape: PanelShape,
     /// The panels, after they are [packed](pack).
     packed: Buffer<E>,
 }
 
 /// How columns of a row-major weight become panels.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct PanelShape {
     /// Rows of the product's right side.
     pub(crate) k: usize,
     /// Elements of a vector.
@@ -67,7 +67,7 @@ pub(crate) struct Shape {
     pub(crate) first: usize,
 }
 
-impl Shape {
+impl PanelShape {
     /// Panels of the same units in each of `gates`, counted r, z, n as 0, 1, 2.
     pub(crate) fn gates(k: usize, h: usize, lanes: usize, gates: Range<usize>) -> Self {
         Self {
@@ -137,17 +137,17 @@ impl Shape {
 
 impl<E: Lanes> Panels<E> {
     /// Panels of a row-major matrix whose rows are `stride` long.
-    pub(crate) fn new(stride: usize, shape: Shape) -> Self {
+    pub(crate) fn new(stride: usize, shape: PanelShape) -> Self {
         Self::of(stride, false, shape)
     }
 
     /// Panels of the transpose of a row-major `[units, stride]`. k runs along its rows, from column `shape.first`
     /// to the last column and then from the first.
-    pub(crate) fn transposed(stride: usize, shape: Shape) -> Self {
+    pub(crate) fn transposed(stride: usize, shape: PanelShape) -> Self {
         Self::of(stride, true, shape)
     }
 
-    fn of(stride: usize, is_transposed: bool, shape: Shape) -> Self {
+    fn of(stride: usize, is_transposed: bool, shape: PanelShape) -> Self {
         Self {
             stride,
             is_transposed,
@@ -218,7 +218,7 @@ pub(crate) struct Unpacked<'a, E> {
     elements: &'a [E],
     stride: usize,
     is_transposed: bool,
-    shape: Shape,
+    shape: PanelShape,
     /// The first of these panels.
     first: usize,
     /// Zeros, to be overwritten.
@@ -249,7 +249,7 @@ impl<E: Lanes> Unpacked<'_, E> {
         let Self {
             elements, stride, ..
         } = self;
-        let Shape { k, lanes, .. } = self.shape;
+        let PanelShape { k, lanes, .. } = self.shape;
         let (size, width) = (self.shape.size(), self.shape.width());
         for k in 0..k {
             let ahead = elements.as_ptr().wrapping_add((k + PACK_AHEAD) * stride);
@@ -278,7 +278,7 @@ impl<E: Lanes> Unpacked<'_, E> {
         let Self {
             elements, stride, ..
         } = self;
-        let Shape {
+        let PanelShape {
             k, units, first, ..
         } = self.shape;
         let width = self.shape.width();

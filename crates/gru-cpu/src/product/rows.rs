@@ -1,6 +1,9 @@
 //! A matrix that several threads write, each in its own cells.
 
-use std::{marker::PhantomData, ops::Range};
+use super::WIDTH;
+use crate::simd::Lanes;
+use pulp::Simd;
+use std::{marker::PhantomData, mem::MaybeUninit, ops::Range};
 
 /// Rows of `width` elements, shared between threads that never use the same cell at the same time.
 #[derive(Clone, Copy)]
@@ -22,7 +25,18 @@ unsafe impl<E: Send + Sync> Sync for Rows<'_, E> {}
 
 impl<'a, E> Rows<'a, E> {
     pub(crate) fn new(data: &'a mut [E], width: usize) -> Self {
-        let rows = match data.len() {
+        let len = data.len();
+        Self::at_address(data.as_mut_ptr(), len, width)
+    }
+
+    /// Rows of which a cell is read only after it was written.
+    pub(crate) fn unwritten(data: &'a mut [MaybeUninit<E>], width: usize) -> Self {
+        let len = data.len();
+        Self::at_address(data.as_mut_ptr().cast(), len, width)
+    }
+
+    fn at_address(data: *mut E, len: usize, width: usize) -> Self {
+        let rows = match len {
             0 => 0,
             // Most steps have one row, and a division is a part of the shortest steps.
             len if len == width => 1,
@@ -30,7 +44,7 @@ impl<'a, E> Rows<'a, E> {
         };
         Self {
             rows,
-            data: data.as_mut_ptr(),
+            data,
             width,
             stride: width,
             lifetime: PhantomData,
@@ -71,7 +85,7 @@ impl<'a, E> Rows<'a, E> {
     }
 
     /// # Safety
-    /// No thread writes these cells while the slice is in use.
+    /// The cells were written, and no thread writes them while the slice is in use.
     #[inline(always)]
     pub(crate) unsafe fn cells(&self, row: usize, cols: Range<usize>) -> &'a [E] {
         assert!(cols.start <= cols.end && cols.end <= self.width);
@@ -79,8 +93,31 @@ impl<'a, E> Rows<'a, E> {
         unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
     }
 
+    /// Writes cells of a row, at most a vector, without reading them.
+    ///
     /// # Safety
-    /// No other code reads or writes these cells while the slice is in use.
+    /// No other code reads or writes these cells at the same time.
+    #[inline(always)]
+    pub(crate) unsafe fn write<S: Simd>(&self, simd: S, row: usize, cols: Range<usize>, v: E::V<S>)
+    where
+        E: Lanes,
+    {
+        assert!(cols.start <= cols.end && cols.end <= self.width);
+        let lanes = E::lanes::<S>();
+        // SAFETY: the cells are within the row, and only the caller uses them. A vector has at most `WIDTH` lanes.
+        unsafe {
+            let to = self.at(row).add(cols.start);
+            if cols.len() >= lanes {
+                return E::store(simd, to, v);
+            }
+            let mut part = [E::zero(); WIDTH];
+            E::store(simd, part.as_mut_ptr(), v);
+            to.copy_from_nonoverlapping(part.as_ptr(), cols.len());
+        }
+    }
+
+    /// # Safety
+    /// The cells were written, and no other code reads or writes them while the slice is in use.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // The purpose of this type.
     pub(crate) unsafe fn cells_mut(&self, row: usize, cols: Range<usize>) -> &'a mut [E] {

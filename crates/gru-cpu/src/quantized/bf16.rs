@@ -1,6 +1,6 @@
 //! The product of bfloat16: two weights in a word, sums in float32.
 
-use super::shape::{Addresses, Multiplication, Shape, VECTORS};
+use super::shape::{Addresses, MatrixShape, Multiplication, VECTORS};
 use crate::tuning::registers;
 use pulp::{Simd, WithSimd};
 
@@ -58,7 +58,7 @@ impl WithSimd for Bf16<'_> {
 /// The panel, the rows and their results exist.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // See below.
-unsafe fn tile<S: Simd, const R: usize>(simd: S, shape: &Shape, at: Addresses) -> usize {
+unsafe fn tile<S: Simd, const R: usize>(simd: S, shape: &MatrixShape, at: Addresses) -> usize {
     let (row_words, stride) = (shape.row_words(), at.stride);
     let high = simd.splat_u32s(0xffff_0000);
     let half = simd.splat_u32s(16);

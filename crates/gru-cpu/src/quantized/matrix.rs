@@ -4,7 +4,7 @@ use super::{
     bf16::{self, Bf16},
     dot::{ByteOrder, Dots, Storage},
     encode::{Encode, Scale},
-    shape::{BYTES, GROUP, GROUP_WORDS, Multiplication, Shape},
+    shape::{BYTES, GROUP, GROUP_WORDS, MatrixShape, Multiplication},
 };
 use crate::{product::Buffer, simd::Machine, spec::Precision};
 use std::ops::Range;
@@ -93,7 +93,7 @@ pub(crate) struct Matrix {
     /// For int8.
     dots: Option<Dots>,
     k: usize,
-    shape: Shape,
+    shape: MatrixShape,
     packed: Buffer<f32>,
     energy: Energy,
 }
@@ -110,7 +110,7 @@ impl Matrix {
     }
 
     fn bf16(machine: Machine, from: Columns<'_>) -> Self {
-        let shape = Shape::bf16(from.k, from.count, machine.lanes);
+        let shape = MatrixShape::bf16(from.k, from.count, machine.lanes);
         let width = shape.panel_columns();
         Self::packed(machine, None, from, shape, |panel, to, energy| {
             for k in 0..from.k {
@@ -127,7 +127,7 @@ impl Matrix {
     pub(super) fn int8(machine: Machine, dots: Dots, from: Columns<'_>) -> Self {
         assert!(dots.is_available(), "{dots:?} is not available");
         let storage = dots.storage();
-        let shape = Shape::int8(from.k, from.count, storage.lanes);
+        let shape = MatrixShape::int8(from.k, from.count, storage.lanes);
         let width = shape.panel_columns();
         Self::packed(machine, Some(dots), from, shape, |panel, to, energy| {
             // A group is its words and its scales.
@@ -154,7 +154,7 @@ impl Matrix {
         machine: Machine,
         dots: Option<Dots>,
         from: Columns<'_>,
-        shape: Shape,
+        shape: MatrixShape,
         pack: impl Fn(usize, &mut [u32], &mut Energy),
     ) -> Self {
         let mut packed = Buffer::new(shape.panels * shape.panel_words());

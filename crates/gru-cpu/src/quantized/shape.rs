@@ -18,7 +18,7 @@ pub(super) const GROUP_WORDS: usize = GROUP / BYTES;
 /// A panel has [`VECTORS`] vectors of columns. For each word of inputs it stores these vectors; a word holds
 /// two bfloat16 or four int8 of successive inputs. int8 also has a vector of scales after each group.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct MatrixShape {
     /// Columns of a vector.
     pub(super) lanes: usize,
     /// Words of a column.
@@ -28,7 +28,7 @@ pub(super) struct Shape {
     pub(super) panels: usize,
 }
 
-impl Shape {
+impl MatrixShape {
     pub(super) fn bf16(k: usize, columns: usize, lanes: usize) -> Self {
         Self {
             lanes,
@@ -76,7 +76,7 @@ impl Shape {
 
 /// The panels of a matrix, encoded rows, and where their products go.
 pub(super) struct Multiplication<'a> {
-    pub(super) shape: Shape,
+    pub(super) shape: MatrixShape,
     /// The panels.
     pub(super) weights: &'a [u32],
     /// Encoded rows, each of `shape.row_words()` words.

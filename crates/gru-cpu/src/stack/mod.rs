@@ -69,19 +69,95 @@ impl<'a> StackLayer<'a> {
 /// ```
 pub struct Stack {
     precision: Precision,
-    i: usize,
-    h: usize,
-    /// 1 or 2.
-    directions: usize,
+    sizes: StackSizes,
     /// Layer `l`, direction `d` is at `l·D + d`.
-    layers: Vec<Layer>,
+    layers: Vec<Layer<'static>>,
 }
 
-/// A layer of a [`Stack`].
-struct Layer {
-    prepared: PreparedLayer,
+/// The layers of a GRU for one call of [`forward`](Self::forward), which reads their weights in place, or packs the
+/// weights of one layer after the other. The bits are those of [`Gru::forward`](crate::Gru::forward).
+#[derive(Debug, Clone, Copy)]
+pub struct Layers<'a> {
+    sizes: StackSizes,
+    layers: &'a [StackLayer<'a>],
+}
+
+/// A layer of a [`Stack`], or of [`Layers`] during a call.
+struct Layer<'a> {
+    prepared: PreparedLayer<'a>,
     direction: Direction,
     zoneout: f32,
+}
+
+impl<'a> Layer<'a> {
+    fn new(of: &StackLayer<'_>, prepared: PreparedLayer<'a>) -> Self {
+        Self {
+            prepared,
+            direction: of.direction,
+            zoneout: of.zoneout,
+        }
+    }
+}
+
+/// The sizes of all layers.
+#[derive(Debug, Clone, Copy)]
+struct StackSizes {
+    i: usize,
+    h: usize,
+    /// D, 1 or 2.
+    directions: usize,
+    /// L·D.
+    count: usize,
+}
+
+impl StackSizes {
+    /// Checks layers. The panics and errors are documented by [`Stack::try_new`].
+    fn check(
+        op: &str,
+        [i, h]: [usize; 2],
+        directions: usize,
+        layers: &[StackLayer<'_>],
+    ) -> Result<Self, CallError> {
+        assert!(
+            matches!(directions, 1 | 2),
+            "{op}: directions, expected 1 or 2, got {directions}"
+        );
+        let count = layers.len();
+        assert!(
+            count > 0 && count.is_multiple_of(directions),
+            "{op}: layers times directions, expected a positive multiple of {directions}, got {count}"
+        );
+        let all = Self {
+            i,
+            h,
+            directions,
+            count,
+        };
+        for (k, layer) in layers.iter().enumerate() {
+            assert!(
+                layer.weights.w_ih.is_some(),
+                "{op}: w_ih of layer {k}, expected a weight, got none"
+            );
+            assert!(
+                (0.0..=1.0).contains(&layer.zoneout),
+                "{op}: zoneout of layer {k}, expected 0 to 1, got {}",
+                layer.zoneout
+            );
+            let checked = layer.spec.try_check();
+            checked.map_err(|reason| CallError::Spec { reason })?;
+            let sizes = all.of_layer(k, [1, 1]);
+            check_sizes(&sizes)?;
+            check_weights(&layer.weights, &sizes)?;
+        }
+        Ok(all)
+    }
+
+    /// The sizes of a layer and direction in a call of N rows and T steps.
+    fn of_layer(&self, k: usize, [n, t]: [usize; 2]) -> Sizes {
+        let (h, d) = (self.h, self.directions);
+        let i = if k < d { self.i } else { d * h };
+        Sizes { n, t, i, h }
+    }
 }
 
 /// The inputs of [`Stack::forward`].
@@ -158,60 +234,29 @@ impl Stack {
     /// - If an input weight is missing, or zoneout is not between 0 and 1.
     pub fn try_new(
         precision: Precision,
-        [i, h]: [usize; 2],
+        sizes: [usize; 2],
         directions: usize,
         layers: &[StackLayer<'_>],
     ) -> Result<Self, CallError> {
-        const OP: &str = "gru_cpu::Stack::try_new";
-        assert!(
-            matches!(directions, 1 | 2),
-            "{OP}: directions, expected 1 or 2, got {directions}"
-        );
-        let count = layers.len();
-        assert!(
-            count > 0 && count.is_multiple_of(directions),
-            "{OP}: layers times directions, expected a positive multiple of {directions}, got {count}"
-        );
+        let sizes = StackSizes::check("gru_cpu::Stack::try_new", sizes, directions, layers)?;
         let prepare = |(k, layer): (usize, &StackLayer<'_>)| {
-            let (spec, weights) = (layer.spec, layer.weights);
-            let features = if k < directions { i } else { directions * h };
-            assert!(
-                weights.w_ih.is_some(),
-                "{OP}: w_ih of layer {k}, expected a weight, got none"
-            );
-            assert!(
-                (0.0..=1.0).contains(&layer.zoneout),
-                "{OP}: zoneout of layer {k}, expected 0 to 1, got {}",
-                layer.zoneout
-            );
-            let checked = spec.try_check();
-            checked.map_err(|reason| CallError::Spec { reason })?;
-            let sizes = Sizes {
-                n: 1,
-                t: 1,
-                i: features,
-                h,
-            };
-            check_sizes(&sizes)?;
-            check_weights(&weights, &sizes)?;
-            let matrices = [("w_ih", weights.w_ih), ("w_hh", Some(weights.w_hh))];
+            let Sizes { i, h, .. } = sizes.of_layer(k, [1, 1]);
+            let matrices = [
+                ("w_ih", layer.weights.w_ih),
+                ("w_hh", Some(layer.weights.w_hh)),
+            ];
             for (matrix, values) in matrices {
                 let values = values.into_iter().flatten();
                 if precision == Precision::Int8 && !values.copied().all(f32::is_finite) {
                     return Err(CallError::NotFinite { layer: k, matrix });
                 }
             }
-            Ok(Layer {
-                prepared: PreparedLayer::new(precision, &spec, [features, h], weights),
-                direction: layer.direction,
-                zoneout: layer.zoneout,
-            })
+            let prepared = PreparedLayer::new(precision, &layer.spec, [i, h], layer.weights);
+            Ok(Layer::new(layer, prepared))
         };
         Ok(Self {
             precision,
-            i,
-            h,
-            directions,
+            sizes,
             layers: layers
                 .iter()
                 .enumerate()
@@ -222,12 +267,12 @@ impl Stack {
 
     /// I, features of the input.
     pub fn features(&self) -> usize {
-        self.i
+        self.sizes.i
     }
 
     /// H, hidden units of each layer and direction.
     pub fn units(&self) -> usize {
-        self.h
+        self.sizes.h
     }
 
     /// L·D, layers times directions.
@@ -237,7 +282,7 @@ impl Stack {
 
     /// D, directions: 1 or 2.
     pub fn directions(&self) -> usize {
-        self.directions
+        self.sizes.directions
     }
 
     /// The direction of time of a layer and direction.
@@ -258,7 +303,7 @@ impl Stack {
     /// How much each matrix was rounded. Empty for [`Precision::Full`].
     pub fn rounding(&self) -> Vec<Rounding> {
         let layers = self.layers.iter().enumerate();
-        let of_layer = |(layer, of): (usize, &Layer)| {
+        let of_layer = |(layer, of): (usize, &Layer<'_>)| {
             let names = ["w_ih", "w_hh"].into_iter();
             let both = of.prepared.rounding().map(|energies| names.zip(energies));
             both.into_iter()
@@ -273,14 +318,29 @@ impl Stack {
     }
 }
 
+impl<'a> Layers<'a> {
+    /// L layers in D directions, with I inputs and H hidden units, as in [`Stack::try_new`].
+    ///
+    /// # Errors
+    /// As [`Stack::try_new`].
+    ///
+    /// # Panics
+    /// As [`Stack::try_new`].
+    pub fn try_new(
+        sizes: [usize; 2],
+        directions: usize,
+        layers: &'a [StackLayer<'a>],
+    ) -> Result<Self, CallError> {
+        let sizes = StackSizes::check("gru_cpu::Layers::try_new", sizes, directions, layers)?;
+        Ok(Self { sizes, layers })
+    }
+}
+
 impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stack")
             .field("precision", &self.precision)
-            .field("i", &self.i)
-            .field("h", &self.h)
-            .field("directions", &self.directions)
-            .field("layers", &self.layers.len())
+            .field("sizes", &self.sizes)
             .finish_non_exhaustive()
     }
 }

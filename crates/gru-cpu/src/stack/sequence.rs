@@ -1,6 +1,6 @@
 //! Sequences through all layers of a stack.
 
-use super::{Layer, Stack, StackInputs};
+use super::{Layer, Layers, Stack, StackInputs, StackSizes};
 use crate::{
     buffer,
     call::{CallError, Sequence, check_len, check_sizes, or_panic},
@@ -8,6 +8,7 @@ use crate::{
     product::Rows,
     spec::{Layout, Lengths, Order, Sizes},
 };
+use std::borrow::Borrow;
 
 const OP: &str = "gru_cpu::Stack::forward";
 
@@ -27,24 +28,60 @@ impl Stack {
     /// - If the sizes exceed the address space, or a slice has the wrong number of elements.
     /// - If there is not one length for each row, or a length is larger than T.
     /// - If there is a start state without starts.
-    pub fn forward<'a>(
+    pub fn forward(
         &self,
         layout: Layout,
-        [n, t]: [usize; 2],
-        inputs: StackInputs<'a>,
+        batch: [usize; 2],
+        inputs: StackInputs<'_>,
         y: &mut [f32],
         last: &mut [f32],
     ) {
-        self.check([n, t], &inputs, y, last);
+        let layer = |k: usize| &self.layers[k];
+        self.sizes.forward((layout, batch), inputs, y, last, layer);
+    }
+}
+
+impl Layers<'_> {
+    /// As [`Stack::forward`].
+    ///
+    /// # Panics
+    /// As [`Stack::forward`].
+    pub fn forward(
+        &self,
+        layout: Layout,
+        batch: [usize; 2],
+        inputs: StackInputs<'_>,
+        y: &mut [f32],
+        last: &mut [f32],
+    ) {
+        let layer = |k: usize| {
+            let (of, sizes) = (&self.layers[k], self.sizes.of_layer(k, batch));
+            Layer::new(of, PreparedLayer::once(sizes, &of.spec, of.weights))
+        };
+        self.sizes.forward((layout, batch), inputs, y, last, layer);
+    }
+}
+
+impl StackSizes {
+    /// See [`Stack::forward`]. `layer` returns a layer and direction, which is dropped before the next layer is made.
+    fn forward<'a, 'w, L: Borrow<Layer<'w>>>(
+        &self,
+        (layout, [n, t]): (Layout, [usize; 2]),
+        inputs: StackInputs<'a>,
+        y: &mut [f32],
+        last: &mut [f32],
+        layer: impl Fn(usize) -> L,
+    ) {
+        self.check_call([n, t], &inputs, y, last);
         let (h, d, units) = (self.h, self.directions, n * self.h);
-        let all = self.layers.len() / d;
+        let all = self.count / d;
         // Layers write to two buffers alternately, the last one to `y`.
         let mut other = buffer(if all > 1 { y.len() } else { 0 });
         let (mut x, mut y) = (&mut other[..], y);
         if all.is_multiple_of(2) {
             (x, y) = (y, x);
         }
-        for (l, layers) in self.layers.chunks_exact(d).enumerate() {
+        for l in 0..all {
             let x_of_layer = if l == 0 { inputs.x } else { &*x };
             let sequence = |at: usize| {
                 let first = (l * d + at) * units;
@@ -57,35 +94,36 @@ impl Stack {
                     ..Sequence::new(x_of_layer)
                 }
             };
-            let batch = |at: usize| Batch {
+            let directions = [0, 1].map(|at| (at < d).then(|| layer(l * d + at)));
+            let directions = || directions.iter().flatten().map(Borrow::borrow).enumerate();
+            let batch = |layer: &Layer<'_>| Batch {
                 n,
                 t,
                 order: Order {
                     layout,
-                    direction: layers[at].direction,
+                    direction: layer.direction,
                 },
                 lengths: inputs.lengths,
             };
-            let directions = layers.iter().enumerate();
-            let directions: Vec<_> = directions
-                .map(|(at, layer)| (&layer.prepared, layer.direction, sequence(at)))
-                .collect();
+            let chains =
+                directions().map(|(at, layer)| (&layer.prepared, layer.direction, sequence(at)));
             let is_done = inputs.lengths.of_rows().is_none()
-                && layers.iter().all(|layer| layer.zoneout == 0.0)
-                && PreparedLayer::forward_chains(&directions, [n, t], y);
-            for (at, layer) in layers.iter().enumerate().filter(|_| !is_done) {
-                let states = Rows::new(y, d * h).columns(at * h..(at + 1) * h);
-                layer.forward(h, &batch(at), sequence(at), states);
-            }
-            for at in 0..d {
+                && directions().all(|(_, layer)| layer.zoneout == 0.0)
+                && PreparedLayer::forward_chains(chains, [n, t], y);
+            for (at, layer) in directions() {
+                let (batch, sequence) = (batch(layer), sequence(at));
+                if !is_done {
+                    let states = Rows::new(y, d * h).columns(at * h..(at + 1) * h);
+                    layer.forward(h, &batch, sequence, states);
+                }
                 let last = &mut last[(l * d + at) * units..][..units];
-                batch(at).last_states((h, d * h, at * h), sequence(at).h0, y, last);
+                batch.last_states((h, d * h, at * h), sequence.h0, y, last);
             }
             (x, y) = (y, x);
         }
     }
 
-    fn check(&self, [n, t]: [usize; 2], inputs: &StackInputs<'_>, y: &[f32], last: &[f32]) {
+    fn check_call(&self, [n, t]: [usize; 2], inputs: &StackInputs<'_>, y: &[f32], last: &[f32]) {
         let sizes = Sizes {
             n,
             t,
@@ -96,7 +134,7 @@ impl Stack {
         let checked = inputs.lengths.check(&sizes);
         or_panic(OP, checked.map_err(CallError::Lengths));
         let places = inputs.lengths.in_memory(sizes).rows();
-        let states = self.layers.len() * n * self.h;
+        let states = self.count * n * self.h;
         check_len(OP, "x", inputs.x, places * self.i);
         check_len(OP, "y", y, places * sizes.h);
         check_len(OP, "last", last, states);
@@ -117,7 +155,7 @@ impl Stack {
     }
 }
 
-impl Layer {
+impl Layer<'_> {
     /// The `h` states after every step. The slices were checked.
     fn forward(
         &self,

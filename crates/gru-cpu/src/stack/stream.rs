@@ -5,7 +5,7 @@ use crate::{
     call::{check_len, check_sizes, or_panic},
     pass::StepMemory,
     product::Buffer,
-    spec::{Direction, Sizes},
+    spec::Direction,
 };
 use std::{fmt, sync::Arc};
 
@@ -37,20 +37,14 @@ impl StackStream {
                 "{OP}: expected the forward direction in every layer, got reverse in layer {k}, which requires \
                  the whole sequence"
             );
-            let sizes = Sizes {
-                n,
-                t: 1,
-                i: layer.prepared.features(),
-                h: stack.h,
-            };
-            or_panic(OP, check_sizes(&sizes));
+            or_panic(OP, check_sizes(&stack.sizes.of_layer(k, [n, 1])));
         }
         assert!(
-            stack.directions == 1,
+            stack.sizes.directions == 1,
             "{OP}: expected one direction, got {}",
-            stack.directions
+            stack.sizes.directions
         );
-        let units = n * stack.h;
+        let units = n * stack.sizes.h;
         let memory = stack.layers.iter();
         let memory = memory.map(|layer| layer.prepared.step_memory(n, layer.zoneout));
         Self {
@@ -66,8 +60,8 @@ impl StackStream {
     /// # Panics
     /// If `x` has the wrong number of elements.
     pub fn step(&mut self, x: &[f32]) -> &[f32] {
-        let (stack, units) = (&self.stack, self.n * self.stack.h);
-        check_len("gru_cpu::StackStream::step", "x", x, self.n * stack.i);
+        let (stack, units) = (&self.stack, self.n * self.stack.sizes.h);
+        check_len("gru_cpu::StackStream::step", "x", x, self.n * stack.sizes.i);
         let [states, next] = &mut self.states;
         let (states, next) = (states.as_ref(), next.as_mut());
         for (k, (layer, memory)) in stack.layers.iter().zip(&mut self.memory).enumerate() {
@@ -101,7 +95,7 @@ impl StackStream {
     /// # Panics
     /// If there is no such row.
     pub fn restart(&mut self, row: usize) {
-        let (n, h) = (self.n, self.stack.h);
+        let (n, h) = (self.n, self.stack.sizes.h);
         assert!(
             row < n,
             "gru_cpu::StackStream::restart: row, expected less than {n}, got {row}"

@@ -183,10 +183,34 @@ impl<E: Element> Problem<E> {
         if let Lengths::All = lengths {
             self.fill_hidden(&mut gates, E::nan());
         }
-        let mut d = inputs.differentiable().map(|of| of.map(|of| new(of.len())));
-        let to = d.as_mut().map(|d| d.as_deref_mut());
         let saved = (!is_lean).then_some(&gates[..]);
-        gru.backward_ragged(lengths, &inputs, &states, saved, &self.d_states, to);
+        let into = |value: f64| {
+            let new = |of: &&[E]| vec![number::<E>(value); of.len()];
+            let mut d = inputs.differentiable().map(|of| of.map(new));
+            let to = d.as_mut().map(|d| d.as_deref_mut());
+            gru.backward_ragged(lengths, &inputs, &states, saved, &self.d_states, to);
+            d
+        };
+        let d = into(UNWRITTEN);
+        // Every element is written and not read before, so `gradients` may return new memory. Past the end of a row it
+        // writes zeros.
+        let wanted = d.as_ref().map(Option::is_some);
+        let new = gru.gradients(lengths, &inputs, &states, saved, &self.d_states, wanted);
+        let is_ragged = lengths.of_rows().is_some();
+        for ((name, d), (of_nan, new)) in
+            d.as_ref().named().zip(into(f64::NAN).zip(new).into_array())
+        {
+            let all = d.iter().flatten().zip(of_nan.iter().flatten());
+            for ((d, of_nan), new) in all.zip(new.iter().flatten()) {
+                let is_past = name == "x" && is_ragged && *d == number(UNWRITTEN);
+                let are_same = is_same((d, of_nan)) && is_same((d, new));
+                let is_unwritten = is_past && of_nan.is_nan() && new.is_zero();
+                assert!(
+                    are_same || is_unwritten,
+                    "gradient of {name}: an element is not written, or was read before: {gru:?}"
+                );
+            }
+        }
         Results { states, gates, d }
     }
 

@@ -11,7 +11,7 @@ use burn_autodiff::{
     grads::Gradients,
     ops::{Backward, NodeGuard, Ops, OpsKind},
 };
-use gru_spec::{Checkpointing, PerInput};
+use gru_spec::{Checkpointing, GRADIENTS, PerInput};
 use std::any::TypeId;
 
 /// A float tensor under autodiff.
@@ -27,12 +27,12 @@ struct State<B: Backend> {
     saved: GruSaved<B>,
 }
 
-impl<B: GruBackend> Backward<B, 7> for GruBackward {
+impl<B: GruBackend> Backward<B, GRADIENTS> for GruBackward {
     type State = State<B>;
 
     fn backward(
         self,
-        ops: Ops<Self::State, 7>,
+        ops: Ops<Self::State, GRADIENTS>,
         grads: &mut Gradients,
         _checkpointer: &mut Checkpointer,
     ) {
@@ -99,7 +99,9 @@ fn constant<B: Backend, C: CheckpointStrategy>(tensor: FloatTensor<B>) -> Tensor
 }
 
 /// The nodes of the inputs that have a gradient. An absent input is a constant, another handle of `x`.
-fn parents<B: Backend, C: CheckpointStrategy>(call: &GruCall<Autodiff<B, C>>) -> [NodeGuard; 7] {
+fn parents<B: Backend, C: CheckpointStrategy>(
+    call: &GruCall<Autodiff<B, C>>,
+) -> [NodeGuard; GRADIENTS] {
     let node = |tensor: Option<&Tensor<B, C>>| match tensor {
         Some(tensor) => tensor.node(),
         None => constant::<B, C>(call.inputs.sequence.x.primitive().clone()).node(),

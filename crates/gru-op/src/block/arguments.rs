@@ -2,17 +2,16 @@
 
 use crate::op::{check::Check, options::SequenceOptions};
 use burn::tensor::Tensor;
-use gru_spec::Layout;
 
 /// Checks the arguments of a sequence for a block with these sizes: I, H and L·D.
-pub(super) fn check_sequence(
+pub(super) fn check_sequence<const D: usize>(
     op: &str,
-    x: &Tensor<3>,
-    layout: Layout,
+    x: &Tensor<D>,
+    [first, second, features]: [usize; 3],
     options: &SequenceOptions<3>,
     [d_input, d_hidden, layers]: [usize; 3],
 ) {
-    let [first, second, features] = x.dims();
+    let layout = options.order.layout;
     let [n, t] = options.padding.batch(layout, [first, second]);
     let because = || {
         format!(

@@ -1,10 +1,12 @@
 //! The module: its forward passes.
 
 use super::{GruLayer, arguments::check_sequence};
+#[cfg(feature = "cpu-kernels")]
+use crate::op::infer::{Plain, PlainLayer, infer};
 use crate::{
     op::options::{GruWeights, SequenceOptions},
     op::packed,
-    op::sequence::{GruGates, Operation},
+    op::sequence::{Flags, GruGates, Operation},
     op::shape,
 };
 use burn::{module::Module, nn::Dropout, tensor::Tensor};
@@ -173,29 +175,65 @@ impl GruBlock {
         })
     }
 
-    fn run(
+    /// `x` is a sequence, or a step `[N,I]`, and the output likewise.
+    fn run<const D: usize>(
         &self,
         op: &str,
-        x: Tensor<3>,
+        x: Tensor<D>,
         layout: Layout,
-        options: SequenceOptions<3>,
-    ) -> (Tensor<3>, Tensor<3>) {
-        check_sequence(op, &x, layout, &options, self.sizes(op));
+        mut options: SequenceOptions<3>,
+    ) -> (Tensor<D>, Tensor<3>) {
+        let dims = shape::of_sequence(&x);
+        options.order.layout = layout;
+        check_sequence(op, &x, dims, &options, self.sizes(op));
         #[cfg(feature = "cpu-kernels")]
-        if let Some(prepared) = self.prepared_for(&x, &options) {
-            return prepared.run_checked(op, x, layout, options);
+        if let Some(layers) = self.plain_layers(&x, dims, &options) {
+            let memories = self.layers.iter().filter_map(|layer| layer.memory.as_ref());
+            memories.for_each(|memory| memory.infer());
+            let sizes = [self.d_input, self.d_hidden];
+            return infer(
+                sizes,
+                self.directions(),
+                &layers,
+                x,
+                [dims[0], dims[1]],
+                options,
+            );
         }
-        self.run_layers(op, x, layout, &options)
+        self.run_layers(op, x, &options)
+    }
+
+    /// The layers, if their weights and all arguments are plain.
+    #[cfg(feature = "cpu-kernels")]
+    fn plain_layers<const D: usize>(
+        &self,
+        x: &Tensor<D>,
+        dims: [usize; 3],
+        options: &SequenceOptions<3>,
+    ) -> Option<Vec<PlainLayer>> {
+        let (h, mut layers) = (self.d_hidden, Vec::with_capacity(self.layers.len()));
+        let plain = Plain::like(x, dims, h)?;
+        if !plain.has(&options.state) || !plain.has(&options.starts.state) {
+            return None;
+        }
+        for (k, layer) in self.layers.iter().enumerate() {
+            let d = self.directions();
+            let i = if k < d { self.d_input } else { d * h };
+            let how = (&layer.spec, layer.direction, layer.zoneout);
+            layers.push(plain.layer([i, h], layer.weights(), how)?);
+        }
+        Some(layers)
     }
 
     /// [`run`](Self::run) for arguments that were checked, layer by layer.
-    pub(super) fn run_layers(
+    pub(super) fn run_layers<const D: usize>(
         &self,
         op: &str,
-        x: Tensor<3>,
-        layout: Layout,
+        x: Tensor<D>,
         options: &SequenceOptions<3>,
-    ) -> (Tensor<3>, Tensor<3>) {
+    ) -> (Tensor<D>, Tensor<3>) {
+        let dims = shape::of_sequence(&x);
+        let x = shape::view(x, dims);
         // No panic: if parameters are weights with noise, their originals are trained.
         #[cfg(feature = "autodiff")]
         if self.layers.iter().any(GruLayer::is_derived) {
@@ -208,12 +246,12 @@ impl GruBlock {
             });
         }
         let (training, mut finals) = (self.training(&x), Vec::with_capacity(self.layers.len()));
-        let y = self.each_layer((op, layout), x, options, training, |operation, x| {
+        let y = self.each_layer(op, x, options, training, |operation, x| {
             let (y, last) = operation.states(x);
             finals.push(last);
             y
         });
-        (y, shape::stack(finals))
+        (shape::of_rank(y), shape::stack(finals))
     }
 
     /// The states and gates of every layer and direction, in the order of [`layers`](Self::layers), for
@@ -235,10 +273,11 @@ impl GruBlock {
     pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
         let (block, x) = (self.valid(), x.inner());
-        let options = SequenceOptions::new().state(state.map(Tensor::inner));
-        let (layout, mut all) = (self.layout(), Vec::with_capacity(self.layers.len()));
-        check_sequence(OP, &x, layout, &options, self.sizes(OP));
-        block.each_layer((OP, layout), x, &options, false, |operation, x| {
+        let mut options = SequenceOptions::new().state(state.map(Tensor::inner));
+        options.order.layout = self.layout();
+        let mut all = Vec::with_capacity(self.layers.len());
+        check_sequence(OP, &x, x.dims(), &options, self.sizes(OP));
+        block.each_layer(OP, x, &options, false, |operation, x| {
             let gates = operation.gates(x);
             let y = gates.states.clone();
             all.push(gates);
@@ -250,20 +289,20 @@ impl GruBlock {
     /// Runs the operation of every direction of every layer, and returns the output of the last layer.
     fn each_layer(
         &self,
-        (op, layout): (&str, Layout),
+        op: &str,
         mut x: Tensor<3>,
         options: &SequenceOptions<3>,
         training: bool,
         mut run: impl FnMut(Operation, Tensor<3>) -> Tensor<3>,
     ) -> Tensor<3> {
-        let mut k = 0;
+        let (mut k, flags) = (0, Flags::new(&x, options));
         for layer in self.layers.chunks_exact(self.directions()) {
             if k > 0 && training {
                 x = self.dropout.forward(x);
             }
             let mut outputs = Vec::with_capacity(layer.len());
             for (direction, x) in layer.iter().zip(repeat_n(x, layer.len())) {
-                let operation = direction.operation((op, k), options, &x, layout, training);
+                let operation = direction.operation((op, k), options, &flags, &x, training);
                 outputs.push(run(operation, x));
                 k += 1;
             }
@@ -314,8 +353,7 @@ impl GruBlock {
             );
         }
         let options = SequenceOptions::new().state(state);
-        let (y, state) = self.run(OP, shape::one_step(x), Layout::TimeMajor, options);
-        (shape::at(y, 0, 0), state)
+        self.run(OP, x, Layout::TimeMajor, options)
     }
 
     /// The weights of every layer and direction, in the order of [`layers`](Self::layers).

@@ -5,14 +5,14 @@ use crate::{
     backend::LayerMemory,
     op::check::OpNames,
     op::options::{GruWeights, SequenceOptions, Starts},
-    op::sequence::Operation,
+    op::sequence::{Flags, Operation},
     op::shape,
 };
 use burn::{
     module::{Module, Param},
     tensor::{DType, Distribution, Tensor},
 };
-use gru_spec::{Checkpointing, Direction, GruSpec, Layout, Order};
+use gru_spec::{Checkpointing, Direction, GruSpec, Order};
 
 /// One direction of one layer: its parameters, with gates packed `r | z | n` in columns, and its options.
 #[derive(Module, Debug)]
@@ -89,11 +89,11 @@ impl GruLayer {
         &'a self,
         (op, k): (&'a str, usize),
         options: &SequenceOptions<3>,
+        flags: &Flags,
         x: &Tensor<3>,
-        layout: Layout,
         training: bool,
     ) -> Operation<'a> {
-        let ([first, second, _], direction) = (x.dims(), self.direction);
+        let ([first, second, _], layout) = (x.dims(), options.order.layout);
         let [n, _] = options.padding.batch(layout, [first, second]);
         let of_layer = |states: &Option<Tensor<3>>| Some(shape::at(states.clone()?, 0, k));
         Operation {
@@ -111,12 +111,16 @@ impl GruLayer {
                     flags: options.starts.flags.clone(),
                     state: of_layer(&options.starts.state),
                 },
-                order: Order { layout, direction },
+                order: Order {
+                    layout,
+                    direction: self.direction,
+                },
                 checkpointing: self.checkpointing,
                 recurrent_mask: training.then(|| self.draw_mask(x, n)).flatten(),
                 zoneout: self.draw_zoneout(x, training),
                 memory: self.memory.clone(),
             },
+            flags: Some(flags.clone()),
         }
     }
 

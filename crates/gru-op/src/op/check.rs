@@ -22,6 +22,16 @@ pub(crate) struct OpNames<'a> {
     pub(crate) layer: Option<usize>,
 }
 
+impl<'a> OpNames<'a> {
+    pub(crate) fn new(op: &'a str) -> Self {
+        Self {
+            op,
+            h0: "h0",
+            layer: None,
+        }
+    }
+}
+
 /// The name of an argument: `w_hh`, or `layers.1.w_hh`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name<'a> {

@@ -12,6 +12,7 @@
 use crate::{
     backend::{composed, padded},
     op::{
+        check::OpNames,
         options::{GruWeights, SequenceOptions},
         sequence::Operation,
     },
@@ -40,7 +41,12 @@ pub fn gru_sequence_with(
     spec: &GruSpec,
     options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
-    let operation = Operation::new("composed::gru_sequence_with", weights, spec, options);
+    let operation = Operation::new(
+        OpNames::new("composed::gru_sequence_with"),
+        weights,
+        spec,
+        options,
+    );
     operation.run(x, |call| {
         padded::forward(call, |call| composed::forward::<Dispatch>(call, false)).states
     })

@@ -2,6 +2,8 @@
 
 pub(crate) mod check;
 pub mod composed;
+#[cfg(feature = "cpu-kernels")]
+pub(crate) mod infer;
 pub(crate) mod options;
 pub(crate) mod packed;
 pub(crate) mod padding;

@@ -3,7 +3,7 @@
 use crate::{
     GruWeights, SequenceOptions,
     backend::padded::Places,
-    op::{options::Padding, padding, sequence::Operation, shape},
+    op::{check::OpNames, options::Padding, padding, sequence::Operation, shape},
 };
 use burn::tensor::{Bool, Tensor, TensorData};
 use gru_spec::{GruSpec, Layout, Lengths};
@@ -56,7 +56,7 @@ pub fn gru_packed(
         "{OP}: lengths, mask, starts and zoneout require padded rows, expected none of these options"
     );
     in_sequence(OP, x, lengths, options, |x, options| {
-        Operation::new(OP, weights, spec, options).states(x)
+        Operation::new(OpNames::new(OP), weights, spec, options).states(x)
     })
 }
 

@@ -1,5 +1,10 @@
 //! The operator on Burn's tensors.
 
+#[cfg(feature = "cpu-kernels")]
+use crate::op::{
+    infer::{Plain, PlainLayer, infer},
+    options::Starts,
+};
 use crate::{
     backend::{GruBackend, GruCall},
     op::check::{self, OpNames},
@@ -9,7 +14,7 @@ use crate::{
 };
 use burn::{
     backend::{Dispatch, DispatchTensor},
-    tensor::Tensor,
+    tensor::{Bool, Tensor},
 };
 use gru_spec::{GruSpec, Inputs, Layout, Lengths, Order, Sequence};
 
@@ -47,7 +52,7 @@ pub fn gru_sequence(
     spec: &GruSpec,
 ) -> (Tensor<3>, Tensor<2>) {
     let options = SequenceOptions::new().state(h0);
-    Operation::new("gru_sequence", weights, spec, options).states(x)
+    states(OpNames::new("gru_sequence"), x, weights, spec, options)
 }
 
 /// [`gru_sequence`] with options: layout, direction, lengths or a mask, starts, recurrent mask, zoneout, checkpointing.
@@ -70,7 +75,7 @@ pub fn gru_sequence_with(
     spec: &GruSpec,
     options: SequenceOptions<2>,
 ) -> (Tensor<3>, Tensor<2>) {
-    Operation::new("gru_sequence_with", weights, spec, options).states(x)
+    states(OpNames::new("gru_sequence_with"), x, weights, spec, options)
 }
 
 /// The states and the three gates after their activations, each `[N,T,H]` or `[T,N,H]`.
@@ -108,7 +113,7 @@ pub fn gru_gates(
     options: SequenceOptions<2>,
 ) -> GruGates {
     let (weights, options) = (weights.clone().inner(), options.inner());
-    Operation::new("gru_gates", &weights, spec, options).gates(x.inner())
+    Operation::new(OpNames::new("gru_gates"), &weights, spec, options).gates(x.inner())
 }
 
 /// Runs one step of a GRU: from `x [N,I]` and `h [N,H]` (zeros if absent) to the new state `[N,H]`.
@@ -133,9 +138,68 @@ pub fn gru_cell(
     spec: &GruSpec,
 ) -> Tensor<2> {
     let options = SequenceOptions::new().state(h);
-    let mut operation = Operation::new("gru_cell", weights, spec, options);
-    operation.names.h0 = "h";
-    operation.step(x)
+    let names = OpNames {
+        h0: "h",
+        ..OpNames::new("gru_cell")
+    };
+    states(names, x, weights, spec, options.layout(Layout::TimeMajor)).1
+}
+
+/// The output and the final state of a sequence, or of a step `[N,I]` in the time-major layout.
+pub(crate) fn states<const D: usize>(
+    names: OpNames,
+    x: Tensor<D>,
+    weights: &GruWeights,
+    spec: &GruSpec,
+    options: SequenceOptions<2>,
+) -> (Tensor<D>, Tensor<2>) {
+    let dims = shape::of_sequence(&x);
+    #[cfg(feature = "cpu-kernels")]
+    if let Some((layer, sizes)) = plain_layer(&x, dims, weights, spec, &options) {
+        if let Some(memory) = &options.memory {
+            memory.infer();
+        }
+        return infer(sizes, 1, &[layer], x, [dims[0], dims[1]], options);
+    }
+    let operation = Operation::new(names, weights, spec, options);
+    let (y, last) = operation.states(shape::view(x, dims));
+    (shape::of_rank(y), last)
+}
+
+/// The layer of a call and its sizes, I and H, if all tensors are plain and have the right shapes, and there are no options
+/// except the state and the order.
+#[cfg(feature = "cpu-kernels")]
+fn plain_layer<const D: usize>(
+    x: &Tensor<D>,
+    dims: [usize; 3],
+    weights: &GruWeights,
+    spec: &GruSpec,
+    options: &SequenceOptions<2>,
+) -> Option<(PlainLayer, [usize; 2])> {
+    let ([first, second, i], [h, _]) = (dims, weights.w_hh.dims());
+    let plain = Plain::like(x, dims, h)?;
+    let SequenceOptions {
+        state,
+        padding: Padding::None,
+        starts: Starts {
+            flags: None,
+            state: None,
+        },
+        recurrent_mask: None,
+        zoneout: None,
+        order: Order { layout, direction },
+        ..
+    } = options
+    else {
+        return None;
+    };
+    let [n, _] = layout.split([first, second]);
+    let has_shape = state.as_ref().is_none_or(|state| state.dims() == [n, h]);
+    if !has_shape || !plain.has(state) {
+        return None;
+    }
+    let layer = plain.layer([i, h], weights.clone(), (spec, *direction, 0.0))?;
+    Some((layer, [i, h]))
 }
 
 /// The arguments of a call, except the sequence.
@@ -144,36 +208,54 @@ pub(crate) struct Operation<'a> {
     pub(crate) weights: GruWeights,
     pub(crate) spec: &'a GruSpec,
     pub(crate) options: SequenceOptions<2>,
+    /// Of the options, if a block shares them among its layers.
+    pub(crate) flags: Option<Flags>,
+}
+
+/// The mask and the starts as floats, and the skipped steps.
+#[derive(Debug, Clone)]
+pub(crate) struct Flags {
+    step_mask: Option<Tensor<2>>,
+    skipped: Option<Tensor<2, Bool>>,
+    starts: Option<Tensor<2>>,
+}
+
+impl Flags {
+    pub(crate) fn new<const D: usize>(x: &Tensor<3>, options: &SequenceOptions<D>) -> Self {
+        let [first, second, _] = x.dims();
+        let float = |flags: &Tensor<2, Bool>| flags.clone().float().cast(x.dtype());
+        // Backends handle lengths themselves.
+        let mask = match &options.padding {
+            Padding::Mask(mask) if first * second > 0 => Some(mask),
+            Padding::Mask(_) | Padding::Lengths(_) | Padding::None => None,
+        };
+        Self {
+            step_mask: mask.map(float),
+            skipped: mask.map(|mask| mask.clone().bool_not()),
+            starts: options.starts.flags.as_ref().map(float),
+        }
+    }
 }
 
 impl<'a> Operation<'a> {
     pub(crate) fn new(
-        op: &'a str,
+        names: OpNames<'a>,
         weights: &GruWeights,
         spec: &'a GruSpec,
         options: SequenceOptions<2>,
     ) -> Self {
         Self {
-            names: OpNames {
-                op,
-                h0: "h0",
-                layer: None,
-            },
+            names,
             weights: weights.clone(),
             spec,
             options,
+            flags: None,
         }
     }
 
     /// The output and the final state.
     pub(crate) fn states(self, x: Tensor<3>) -> (Tensor<3>, Tensor<2>) {
         self.run(x, |call| Dispatch::gru_forward(call, false).states)
-    }
-
-    /// One step. Zoneout is `[1,N,·]`.
-    pub(crate) fn step(mut self, x: Tensor<2>) -> Tensor<2> {
-        self.options = self.options.layout(Layout::TimeMajor);
-        self.states(shape::one_step(x)).1
     }
 
     pub(crate) fn gates(self, x: Tensor<3>) -> GruGates {
@@ -215,24 +297,23 @@ impl<'a> Operation<'a> {
             lengths,
             memory: options.memory.clone(),
         };
-        let dtype = x.dtype();
-        // Backends handle lengths themselves.
-        let mask = match &options.padding {
-            Padding::Mask(mask) if sizes.n * sizes.t > 0 => Some(mask.clone()),
-            Padding::Mask(_) | Padding::Lengths(_) | Padding::None => None,
-        };
+        let Flags {
+            step_mask,
+            skipped,
+            starts,
+        } = self.flags.unwrap_or_else(|| Flags::new(&x, &options));
         // The input of a skipped step may be NaN, so a product with 0 does not mask it.
-        let x = match &mask {
-            Some(mask) => zeroed(x, mask.clone().bool_not()),
+        let x = match skipped {
+            Some(skipped) => zeroed(x, skipped),
             None => x,
         };
-        let starts = options.starts.flags;
-        let flags = starts.clone().map(|starts| starts.float().cast(dtype));
         let start_state = options
             .starts
             .state
             .map(|state| shape::expand(state, [sizes.n, sizes.h]));
-        let h0 = optional(options.state.clone());
+        // Of rows without steps.
+        let kept = lengths.of_rows().and_then(|_| options.state.clone());
+        let h0 = optional(options.state);
         // If T is zero, the final state is the state after a skipped step. So it has gradients, which are
         // zero for the weights.
         let is_empty = sizes.t == 0 && sizes.n * sizes.h > 0;
@@ -254,20 +335,22 @@ impl<'a> Operation<'a> {
             x: x.into_dispatch(),
             h0,
             recurrent_mask: optional(options.recurrent_mask),
-            step_mask: optional(mask.clone().map(|mask| mask.float().cast(dtype))),
+            step_mask: optional(step_mask),
             zoneout: optional(options.zoneout),
-            starts: optional(flags),
+            starts: optional(starts),
             start_state: optional(start_state),
         };
         let states = Tensor::<3>::from_dispatch(run(call(sequence, weights, lengths.clone())));
         let last = match (no_step, lengths.of_rows()) {
             (Some(last), _) => last,
             (None, None) => last_state(states.clone(), order),
-            (None, Some(_)) => state_at_the_end(&states, &lengths, sizes.t, order, options.state),
+            (None, Some(_)) => state_at_the_end(&states, &lengths, sizes.t, order, kept),
         };
-        let y = match mask {
-            Some(mask) => zeroed(states, before_the_first(mask, starts, order)),
-            None => states,
+        let y = match options.padding {
+            Padding::Mask(mask) if sizes.n * sizes.t > 0 => {
+                zeroed(states, before_the_first(mask, options.starts.flags, order))
+            }
+            Padding::Mask(_) | Padding::Lengths(_) | Padding::None => states,
         };
         (y, last)
     }

@@ -18,6 +18,30 @@ pub(crate) fn reshape<const D: usize, const E: usize>(
     Tensor::from_dispatch(prim(tensor).reshape(shape).0)
 }
 
+/// The same tensor, if it already has this shape, or a reshape.
+pub(crate) fn view<const D: usize, const E: usize>(
+    tensor: Tensor<D>,
+    shape: [usize; E],
+) -> Tensor<E> {
+    if D == E {
+        Tensor::from_dispatch(tensor.into_dispatch())
+    } else {
+        reshape(tensor, shape)
+    }
+}
+
+/// The dimensions of a sequence. A step `[N,·]` is a sequence `[1,N,·]`.
+pub(crate) fn of_sequence<const D: usize>(x: &Tensor<D>) -> [usize; 3] {
+    let dims = x.dims();
+    std::array::from_fn(|at| if at + D < 3 { 1 } else { dims[at + D - 3] })
+}
+
+/// The inverse: a sequence of one step as `[N,·]`, if D is 2.
+pub(crate) fn of_rank<const D: usize>(sequence: Tensor<3>) -> Tensor<D> {
+    let dims = sequence.dims();
+    view(sequence, std::array::from_fn(|at| dims[at + 3 - D]))
+}
+
 /// Repeats dimensions of size 1.
 pub(crate) fn expand<const D: usize>(tensor: Tensor<D>, shape: [usize; D]) -> Tensor<D> {
     if tensor.dims() == shape {

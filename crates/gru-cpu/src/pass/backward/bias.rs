@@ -6,7 +6,7 @@ use crate::{
     simd::Lanes,
 };
 use pulp::Simd;
-use std::ops::Range;
+use std::{mem::MaybeUninit, ops::Range};
 
 /// For each gate of `d`, in the order r, z, n: the sum over rows and steps, and its rounding error.
 #[derive(Clone, Copy)]
@@ -112,8 +112,8 @@ pub(super) fn write<E: Lanes>(
     sums: &mut [E],
     errors: &[E],
     h: usize,
-    d_b_ih: Option<&mut [E]>,
-    d_b_hh: Option<&mut [E]>,
+    d_b_ih: Option<&mut [MaybeUninit<E>]>,
+    d_b_hh: Option<&mut [MaybeUninit<E>]>,
 ) {
     for (sum, &error) in sums.iter_mut().zip(errors) {
         // An infinite sum has no finite error.
@@ -122,10 +122,10 @@ pub(super) fn write<E: Lanes>(
         }
     }
     if let Some(d_b_ih) = d_b_ih {
-        d_b_ih.copy_from_slice(&sums[..3 * h]);
+        d_b_ih.write_copy_of_slice(&sums[..3 * h]);
     }
     if let Some(d_b_hh) = d_b_hh {
-        d_b_hh[..2 * h].copy_from_slice(&sums[..2 * h]);
-        d_b_hh[2 * h..].copy_from_slice(&sums[sums.len() - h..]);
+        d_b_hh[..2 * h].write_copy_of_slice(&sums[..2 * h]);
+        d_b_hh[2 * h..].write_copy_of_slice(&sums[sums.len() - h..]);
     }
 }

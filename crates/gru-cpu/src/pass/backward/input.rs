@@ -49,7 +49,7 @@ impl<E: Lanes> Pass<'_, E> {
                     // barrier; this row of dx belongs to this thread.
                     unsafe {
                         let v = E::load(simd, self.d.at(gate, unit, row));
-                        E::write(simd, dx.cells_mut(self.place(round, row), columns), v);
+                        dx.write(simd, self.place(round, row), columns, v);
                     }
                 }
             }
@@ -82,8 +82,7 @@ impl<E: Lanes> Pass<'_, E> {
                         let sum = if is_skipped { E::real(simd, 0.0) } else { sum };
                         let columns = first..(first + lanes).min(units.end);
                         // SAFETY: this row of dx belongs to this thread.
-                        let to = unsafe { dx.cells_mut(place, columns) };
-                        E::write(simd, to, sum);
+                        unsafe { dx.write(simd, place, columns, sum) };
                     }
                 }
             }

@@ -38,17 +38,22 @@ use super::{
     weights::ForwardWeights,
 };
 use crate::{
-    call::{Call, Gradients, Gru, Inputs, LiveRows, Ragged, Sorted, features},
+    call::{Call, Gru, Inputs, LiveRows, Ragged, Sorted, features},
+    memory::overwritten,
     product::{Blocks, Buffer, Columns, Rows, Strided, WIDTH},
     simd::{Gates, Lanes, Machine},
-    spec::{Lengths, Reset, Sizes},
+    spec::{Lengths, PerInput, Reset, Sizes},
     threads::{Member, Plan, run_team, split},
     tuning::BARRIER_BACK_FROM,
 };
 use pulp::Simd;
-use std::ops::Range;
+use std::{mem::MaybeUninit, ops::Range};
 
-/// Writes the gradients. Without `saved` the gates are recomputed from the states.
+/// Where the gradients are written. What they contained is never read.
+pub(crate) type Targets<'a, E> = PerInput<Option<&'a mut [MaybeUninit<E>]>>;
+
+/// Writes every element of the gradients, except of x past the end of a row. Without `saved` the gates are recomputed from
+/// the states.
 pub(crate) fn backward<E: Lanes>(
     gru: &Gru,
     lengths: &Lengths,
@@ -56,7 +61,7 @@ pub(crate) fn backward<E: Lanes>(
     states: &[E],
     saved: Option<&[E]>,
     d_states: &[E],
-    to: Gradients<'_, E>,
+    to: Targets<'_, E>,
 ) {
     let call = Call::new(gru, inputs);
     if lengths.of_rows().is_none() {
@@ -67,20 +72,30 @@ pub(crate) fn backward<E: Lanes>(
     let sorted = Sorted::new(&ragged, inputs, h);
     let inputs = &sorted.inputs(inputs);
     let call = call.with_rows(&ragged, inputs);
-    let buffer = |to: &Option<&mut [E]>| to.as_ref().map(|to| vec![E::zero(); to.len()]);
-    let (mut d_h0, mut d_start) = (buffer(&to.h0), buffer(&to.start_state));
-    let in_slots = Gradients {
-        h0: d_h0.as_deref_mut(),
-        start_state: d_start.as_deref_mut(),
+    let (d_h0, d_start) = (to.h0.map(zeroed), to.start_state.map(zeroed));
+    let [mut h0, mut start_state] = [&d_h0, &d_start].map(|d| Some(d.as_deref()?.to_vec()));
+    let [h0_in_slots, start_in_slots] = [&mut h0, &mut start_state].map(|d| {
+        // SAFETY: `gradients` writes elements.
+        d.as_mut().map(|d| unsafe { overwritten(d) })
+    });
+    let in_slots = Targets {
+        h0: h0_in_slots,
+        start_state: start_in_slots,
         ..to
     };
     let live = Some(&ragged.groups()[0]);
     gradients(call, live, states, saved, d_states, in_slots);
-    for (to, sorted) in [(to.h0, d_h0), (to.start_state, d_start)] {
+    for (to, sorted) in [(d_h0, h0), (d_start, start_state)] {
         if let (Some(to), Some(sorted)) = (to, sorted) {
             ragged.unsorted(&sorted, to, h);
         }
     }
+}
+
+fn zeroed<E: Lanes>(to: &mut [MaybeUninit<E>]) -> &mut [E] {
+    to.fill(MaybeUninit::new(E::zero()));
+    // SAFETY: every element was written.
+    unsafe { to.assume_init_mut() }
 }
 
 /// The gradients of a call. If its rows have different lengths, `live` lists the live rows of each step.
@@ -90,7 +105,7 @@ fn gradients<E: Lanes>(
     states: &[E],
     saved: Option<&[E]>,
     d_states: &[E],
-    to: Gradients<'_, E>,
+    to: Targets<'_, E>,
 ) {
     let machine = Machine::here::<E>();
     let (sizes, inputs) = (call.sizes, call.inputs);
@@ -127,14 +142,11 @@ fn gradients<E: Lanes>(
 
     let needs_first = to.h0.is_some() || to.start_state.is_some();
     let dh = match to.h0 {
-        Some(dh) => {
-            dh.fill(E::zero());
-            dh
-        }
+        Some(dh) => zeroed(dh),
         None => own_dh.as_mut(),
     };
     let forward_gates = &Gates::new(&machine, &call.spec);
-    let forward_weights = recomputes.then(|| ForwardWeights::packed(&machine, &call));
+    let forward_weights = recomputes.then(|| ForwardWeights::packed(&machine, &call.layer()));
     let d = Rows::new(d.as_mut(), WIDTH);
     let lhs = |data| Columns::new(data, rows, machine.tile_rows);
     let pass = Pass {
@@ -149,15 +161,12 @@ fn gradients<E: Lanes>(
         saved,
         d_states,
         dh: Rows::new(dh, h),
-        d_start: to.start_state.map(|d_start| {
-            d_start.fill(E::zero());
-            Rows::new(d_start, h)
-        }),
+        d_start: to.start_state.map(|d_start| Rows::new(zeroed(d_start), h)),
         dx: to
             .x
-            .map(|dx| Rows::new(dx, features(&inputs.weights, sizes))),
-        dw_ih: to.w_ih.map(|dw| Rows::new(dw, 3 * h)),
-        dw_hh: to.w_hh.map(|dw| Rows::new(dw, 3 * h)),
+            .map(|dx| Rows::unwritten(dx, features(&inputs.weights, sizes))),
+        dw_ih: to.w_ih.map(|dw| Rows::unwritten(dw, 3 * h)),
+        dw_hh: to.w_hh.map(|dw| Rows::unwritten(dw, 3 * h)),
         bias: Bias::new([&mut bias, &mut bias_errors], h),
         d: Blocks::new(d, h, rows),
         ds: Rows::new(ds.as_mut(), h),
@@ -247,7 +256,7 @@ struct Pass<'a, E> {
     lhs: LhsColumns<'a, E>,
     /// Whether the gradient of the state before the first step is requested.
     needs_first: bool,
-    /// H zeros, if there is no initial state or no start state.
+    /// See [`initial_zeros`].
     zeros: &'a [E],
 }
 

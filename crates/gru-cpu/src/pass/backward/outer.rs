@@ -292,13 +292,12 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
     /// Writes the sum of the first round to some columns of the gradient, or adds the sum of a later one.
     #[inline(always)]
     fn write<S: Simd>(&self, simd: S, row: usize, columns: Range<usize>, sum: E::V<S>) {
-        // SAFETY: this part of the gradient belongs to this thread.
+        if self.is_first {
+            // SAFETY: this part of the gradient belongs to this thread.
+            return unsafe { self.to.write(simd, row, columns, sum) };
+        }
+        // SAFETY: as above, and the first round wrote it.
         let to = unsafe { self.to.cells_mut(row, columns) };
-        let sum = if self.is_first {
-            sum
-        } else {
-            E::vadd(simd, E::read(simd, to), sum)
-        };
-        E::write(simd, to, sum);
+        E::write(simd, to, E::vadd(simd, E::read(simd, to), sum));
     }
 }

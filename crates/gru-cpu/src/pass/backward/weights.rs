@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     call::Call,
-    product::{Blocks, Panels, Prefetch, Product, Shape, SumOrder, Sums, WIDTH, WeightRows, pack},
+    product::{
+        Blocks, PanelShape, Panels, Prefetch, Product, SumOrder, Sums, WIDTH, WeightRows, pack,
+    },
     simd::{Lanes, Machine},
     spec::{Reset, Sizes},
     tuning::{PACK_BACK_FROM, VECTORS_BACK},
@@ -75,7 +77,7 @@ impl<'a, E: Lanes> Rhs<'a, E> {
             Weight::InPlace(WeightRows::new(weight, h))
         } else {
             let (k, first) = (gates.len() * h, gates[0].1 * h);
-            let shape = Shape::units(k, units, machine.lanes, VECTORS_BACK, first);
+            let shape = PanelShape::units(k, units, machine.lanes, VECTORS_BACK, first);
             Weight::Packed(Panels::transposed(3 * h, shape))
         };
         Self {

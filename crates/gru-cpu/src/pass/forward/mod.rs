@@ -5,9 +5,9 @@ mod step;
 
 use super::{
     by_rows::RowMemory,
+    chain::run_chains,
     gate_rows::GateCells,
     project::InputProduct,
-    small::run_chains,
     weights::{ForwardWeights, Matrices},
 };
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) fn forward<E: Lanes>(
 ) {
     let machine = Machine::here::<E>();
     let call = Call::new(gru, inputs);
-    let weights = &ForwardWeights::for_call(&machine, &call);
+    let weights = &ForwardWeights::for_call(&machine, &call.layer());
     let gates = &Gates::new(&machine, &call.spec);
     let (update, direction) = (call.spec.update, gru.order.direction);
     if saved.is_none()
@@ -51,15 +51,15 @@ pub(crate) fn forward<E: Lanes>(
     .run(lengths);
 }
 
-/// The initial state of every row and the state of a start, if the call does not have them.
+/// The initial state of every row and the state of a start, if the call needs and does not have them.
 pub(super) fn initial_zeros<E: Lanes>(call: &Call<'_, E>) -> Vec<E> {
     let sequence = &call.inputs.sequence;
-    let len = if sequence.h0.is_none() || sequence.start_state.is_none() {
-        call.sizes.h
+    let needs_start = sequence.starts.is_some() && sequence.start_state.is_none();
+    if sequence.h0.is_none() || needs_start {
+        vec![E::zero(); call.sizes.h]
     } else {
-        0
-    };
-    vec![E::zero(); len]
+        Vec::new()
+    }
 }
 
 /// A call, as all its groups share it.
@@ -70,7 +70,7 @@ pub(super) struct Pass<'a, E> {
     pub(super) gates: &'a Gates<E>,
     pub(super) states: Rows<'a, E>,
     pub(super) saved: Option<Rows<'a, E>>,
-    /// H zeros, if there is no initial state or no start state.
+    /// See [`initial_zeros`].
     pub(super) zeros: &'a [E],
 }
 

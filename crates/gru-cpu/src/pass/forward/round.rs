@@ -5,9 +5,10 @@
 
 use super::{
     super::{
-        Part, VectorRounds, next,
+        Part, VectorRounds,
+        gates_by_rows::GatesByRows,
+        next,
         project::{Project, RoundRows},
-        row_gates::RowGates,
         tile::GateTiles,
         units,
         weights::Matrices,

@@ -13,7 +13,7 @@ mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::shape::{Addresses, GROUP_WORDS, Multiplication, Shape, VECTORS};
+use super::shape::{Addresses, GROUP_WORDS, MatrixShape, Multiplication, VECTORS};
 use crate::simd::Machine;
 
 /// An instruction set for dot products of bytes.
@@ -214,7 +214,7 @@ unsafe fn product<D: Dot>(dot: D, mut operands: Multiplication<'_>) {
 #[inline(always)]
 unsafe fn tile<D: Dot, const R: usize, const U: usize>(
     dot: D,
-    shape: &Shape,
+    shape: &MatrixShape,
     tile: Addresses,
 ) -> usize {
     let mut w = tile.weights;

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use std::marker::PhantomData;
 
 /// A contiguous Flex tensor of `E`.
-pub(super) struct Dense<E> {
+pub(crate) struct Dense<E> {
     tensor: FlexTensor,
     element: PhantomData<E>,
 }

@@ -15,8 +15,13 @@ use crate::backend::{
     call::{GruCall, GruGradients, GruSaved},
     composed,
 };
+#[cfg(feature = "flex")]
+use burn::backend::Flex;
+#[cfg(feature = "ndarray")]
+use burn::backend::NdArray;
 use burn::backend::{
-    Backend, BackendTensor, DispatchTensor, DispatchTensorKind, TensorMetadata, tensor::FloatTensor,
+    Backend, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
+    TensorMetadata, tensor::FloatTensor,
 };
 use burn::tensor::{DType, Shape};
 use gru_cpu::{Element, Gru};
@@ -24,7 +29,7 @@ use gru_spec::{Inputs, PerInput, Sizes};
 use memory::Keep;
 
 /// A backend whose tensors of `E` are slices in this process.
-trait CpuBackend<E: Element>: Backend {
+pub(crate) trait CpuBackend<E: Element>: Backend {
     /// A tensor in dense row-major order.
     type Dense: AsRef<[E]>;
 
@@ -42,21 +47,67 @@ trait CpuBackend<E: Element>: Backend {
 trait CpuKernels: CpuBackend<f32> + CpuBackend<f64> {}
 impl<B: CpuBackend<f32> + CpuBackend<f64>> CpuKernels for B {}
 
-/// The numbers of a tensor on Flex or ndarray, in float32 and dense row-major order. Copies them only if they are in
-/// another type or order.
-pub(crate) fn floats(tensor: DispatchTensor) -> Box<dyn AsRef<[f32]>> {
-    fn float32<B: CpuBackend<f32>>(tensor: BackendTensor<B>) -> B::Dense {
-        B::dense(cast::<B>(tensor.float(), DType::F32))
-    }
-    match tensor.kind {
-        #[cfg(feature = "flex")]
-        DispatchTensorKind::Flex(tensor) => Box::new(float32(tensor)),
-        #[cfg(feature = "ndarray")]
-        DispatchTensorKind::NdArray(tensor) => Box::new(float32(tensor)),
-        #[allow(unreachable_patterns)] // Without other backends.
-        other => panic!("expected a tensor on flex or ndarray, got {other:?}"),
-    }
+macro_rules! floats {
+    ($($backend:ident: $feature:literal),+) => {
+        /// The numbers of a tensor on Flex or ndarray, in float32 and dense row-major order.
+        pub(crate) enum Floats {
+            $(#[cfg(feature = $feature)] $backend(<$backend as CpuBackend<f32>>::Dense)),+
+        }
+
+        impl Floats {
+            /// Copies the numbers only if they are in another type or order.
+            pub(crate) fn new(tensor: DispatchTensor) -> Self {
+                fn float32<B: CpuBackend<f32>>(tensor: BackendTensor<B>) -> B::Dense {
+                    B::dense(cast::<B>(tensor.float(), DType::F32))
+                }
+                match tensor.kind {
+                    $(#[cfg(feature = $feature)]
+                    DispatchTensorKind::$backend(tensor) => Self::$backend(float32(tensor)),)+
+                    #[allow(unreachable_patterns)] // Without other backends.
+                    other => panic!("expected a tensor on flex or ndarray, got {other:?}"),
+                }
+            }
+
+            /// The numbers of a tensor in float32, of this shape and without autodiff.
+            pub(crate) fn plain(tensor: DispatchTensor, shape: &[usize]) -> Option<Self> {
+                fn fits(tensor: &impl TensorMetadata, shape: &[usize]) -> bool {
+                    tensor.dtype() == DType::F32 && tensor.shape()[..] == *shape
+                }
+                match tensor.kind {
+                    $(#[cfg(feature = $feature)]
+                    DispatchTensorKind::$backend(BackendTensor::Float(tensor)) => fits(&tensor, shape)
+                        .then(|| Self::$backend(<$backend as CpuBackend<f32>>::dense(tensor))),)+
+                    #[allow(unreachable_patterns)] // Without other backends.
+                    _ => None,
+                }
+            }
+
+            /// A tensor on the backend of this one.
+            pub(crate) fn tensor(&self, data: Vec<f32>, shape: Shape) -> DispatchTensor {
+                let kind = match self {
+                    $(#[cfg(feature = $feature)]
+                    Self::$backend(_) => {
+                        let tensor = <$backend as CpuBackend<f32>>::tensor(data, shape);
+                        DispatchTensorKind::$backend(BackendTensor::Float(tensor))
+                    })+
+                };
+                DispatchTensor {
+                    kind,
+                    autodiff: DispatchAutodiffContext::Disabled,
+                }
+            }
+        }
+
+        impl AsRef<[f32]> for Floats {
+            fn as_ref(&self) -> &[f32] {
+                match self {
+                    $(#[cfg(feature = $feature)] Self::$backend(dense) => dense.as_ref()),+
+                }
+            }
+        }
+    };
 }
+floats!(Flex: "flex", NdArray: "ndarray");
 
 fn forward<B: CpuKernels>(call: GruCall<B>, keep_gates: bool) -> GruSaved<B> {
     if call.has_no_rows() {
@@ -142,25 +193,20 @@ fn backward<B: CpuBackend<E>, E: Keep>(
     let (states, d_states) = (B::dense(saved.states), B::dense(d_states));
     let gates = saved.gates.map(B::dense);
     let shapes = lengths.shapes(gru.sizes, gru.order.layout);
-    let shapes = wanted.zip(shapes.differentiable()).map(|(wanted, shape)| {
-        let shape = shape.copied();
-        shape.filter(|_| wanted)
-    });
-    let mut gradients = shapes.map(|shape| shape.map(|shape| gru_cpu::buffer(shape.elements())));
-    gru.backward_ragged(
+    let gradients = gru.gradients(
         &lengths,
         &inputs.as_ref().map(AsRef::as_ref),
         states.as_ref(),
         gates.as_ref().map(AsRef::as_ref),
         d_states.as_ref(),
-        gradients.as_mut().map(Option::as_deref_mut),
+        wanted,
     );
     if let (Some(gates), Some(memory)) = (gates.and_then(B::into_data), memory) {
         E::of(&memory).give_gates(gates);
     }
-    let tensors = gradients.zip(shapes).map(|(data, of)| {
+    let tensors = gradients.zip(shapes.differentiable()).map(|(data, of)| {
         let (data, of) = data.zip(of)?;
-        Some(B::tensor(data, shape(of)))
+        Some(B::tensor(data, shape(*of)))
     });
     GruGradients(tensors)
 }

@@ -7,7 +7,7 @@ use burn_ndarray::{NdArrayTensor, SharedArray};
 use ndarray::{ArrayD, IxDyn};
 
 /// An array in standard (dense row-major) order.
-pub(super) struct Dense<E>(SharedArray<E>);
+pub(crate) struct Dense<E>(SharedArray<E>);
 
 impl<E: Clone> Dense<E> {
     fn new(array: SharedArray<E>) -> Self {

@@ -5,7 +5,7 @@
 //! detect it.
 
 use burn::backend::ir::ScalarIr::{self, UInt};
-use gru_spec::{GruSpec, Lengths, Order, PerInput};
+use gru_spec::{GRADIENTS, GruSpec, Lengths, Order, PerInput};
 
 /// The version of the row, of the operation ids, and of the order of the tensors.
 pub(super) const ENCODING: u64 = 6;
@@ -23,7 +23,12 @@ pub(super) struct Arguments {
 }
 
 /// The arguments in CBOR: spec, order, requested gradients, and whether rows are packed, with their lengths.
-type Encoded = (GruSpec, Order, [bool; 7], Option<(bool, Vec<usize>)>);
+type Encoded = (
+    GruSpec,
+    Order,
+    [bool; GRADIENTS],
+    Option<(bool, Vec<usize>)>,
+);
 
 impl Arguments {
     pub(super) fn encode(&self) -> Vec<ScalarIr> {

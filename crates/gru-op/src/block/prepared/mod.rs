@@ -8,6 +8,8 @@ use super::{
     arguments::check_sequence,
     gru_block::{expect_forward, layout},
 };
+#[cfg(feature = "cpu-kernels")]
+use crate::op::infer::{self, Outputs};
 use crate::op::{
     options::{GruWeights, SequenceOptions},
     packed, shape,
@@ -67,7 +69,10 @@ impl GruBlock {
         config.check_weights(&weights)?;
         let first = &weights[0].w_hh;
         let (device, dtype) = (first.device(), first.dtype());
-        let is_on_cpu = is_on_cpu(&device);
+        #[cfg(feature = "cpu-kernels")]
+        let is_on_cpu = infer::is_on_cpu(&device);
+        #[cfg(not(feature = "cpu-kernels"))]
+        let is_on_cpu = false;
         if precision != Precision::Full && !is_on_cpu {
             return Err(GruError::Precision {
                 precision,
@@ -88,18 +93,6 @@ impl GruBlock {
         // `weights` are dequantized.
         let block = config.clone().with_dropout(0.0).init_with(weights)?.valid();
         Ok(prepared(Kind::Block(Arc::new(block))))
-    }
-}
-
-/// Whether the kernels of `gru-cpu` run on this device.
-fn is_on_cpu(device: &Device) -> bool {
-    match device.as_dispatch() {
-        #[cfg(feature = "flex")]
-        burn::backend::DispatchDevice::Flex(_) => true,
-        #[cfg(feature = "ndarray")]
-        burn::backend::DispatchDevice::NdArray(_) => true,
-        #[allow(unreachable_patterns)] // Without other backends.
-        _ => false,
     }
 }
 
@@ -179,17 +172,16 @@ impl PreparedGru {
         const OP: &str = "PreparedGru::step";
         expect_forward(OP, self.directions());
         let options = SequenceOptions::new().state(state);
-        let (y, state) = self.run(OP, shape::one_step(x), Layout::TimeMajor, options);
-        (shape::at(y, 0, 0), state)
+        self.run(OP, x, Layout::TimeMajor, options)
     }
 
-    fn run(
+    fn run<const D: usize>(
         &self,
         op: &str,
-        x: Tensor<3>,
+        x: Tensor<D>,
         layout: Layout,
-        options: SequenceOptions<3>,
-    ) -> (Tensor<3>, Tensor<3>) {
+        mut options: SequenceOptions<3>,
+    ) -> (Tensor<D>, Tensor<3>) {
         self.check_tensor(op, "x", &x);
         for (name, state) in [
             ("state", &options.state),
@@ -201,22 +193,31 @@ impl PreparedGru {
         }
         let config = &self.config;
         let sizes = [config.d_input, config.d_hidden, config.layer_count()];
-        check_sequence(op, &x, layout, &options, sizes);
-        self.run_checked(op, x, layout, options)
-    }
-
-    /// [`run`](Self::run) for arguments that were checked.
-    pub(super) fn run_checked(
-        &self,
-        op: &str,
-        x: Tensor<3>,
-        layout: Layout,
-        options: SequenceOptions<3>,
-    ) -> (Tensor<3>, Tensor<3>) {
+        let dims = shape::of_sequence(&x);
+        options.order.layout = layout;
+        check_sequence(op, &x, dims, &options, sizes);
         match &self.kind {
             #[cfg(feature = "cpu-kernels")]
-            Kind::Stack(stack) => cpu::forward(self, stack, x, layout, options),
-            Kind::Block(block) => block.run_layers(op, x, layout, &options),
+            Kind::Stack(stack) => {
+                let layers = stack.layer_count();
+                let of_last = (layers - stack.directions()..layers).map(|k| stack.direction(k));
+                let outputs = Outputs {
+                    h: stack.units(),
+                    layers,
+                    directions: &of_last.collect::<Vec<_>>(),
+                    dtype: self.dtype,
+                };
+                let [first, second, _] = dims;
+                outputs.of(
+                    x,
+                    [first, second],
+                    options,
+                    |layout, batch, inputs, y, last| {
+                        stack.forward(layout, batch, inputs, y, last);
+                    },
+                )
+            }
+            Kind::Block(block) => block.run_layers(op, x, &options),
         }
     }
 
@@ -304,7 +305,7 @@ impl PreparedGru {
     }
 
     /// Checks the device and the dtype.
-    fn check_tensor(&self, op: &str, name: &str, tensor: &Tensor<3>) {
+    fn check_tensor<const D: usize>(&self, op: &str, name: &str, tensor: &Tensor<D>) {
         let (device, dtype) = (tensor.device(), tensor.dtype());
         assert!(
             !device.is_autodiff(),

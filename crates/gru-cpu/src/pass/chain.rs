@@ -5,12 +5,12 @@
 
 use super::weights::ForwardWeights;
 use crate::{
-    call::{Call, Sequence},
+    call::Sequence,
     simd::{Lanes, Machine},
-    spec::{Activations, Direction, Reset, Sizes, Update},
+    spec::{Direction, Sizes, Update},
     tuning::{
-        INPUTS_OF_A_SMALL_LAYER, PANELS_OF_A_SMALL_LAYER as PANELS, PARALLEL_FROM, ROW_GRANULE,
-        SUMS_1X3, UNITS_OF_A_SMALL_LAYER,
+        INPUTS_OF_A_CHAIN, PANELS_OF_A_CHAIN as PANELS, PARALLEL_FROM, ROW_GRANULE, SUMS_1X3,
+        UNITS_OF_A_CHAIN,
     },
 };
 use pulp::{Simd, WithSimd};
@@ -29,20 +29,8 @@ pub(crate) struct Chain<'a, E> {
     h0: Option<&'a [E]>,
 }
 
-/// Whether [`chain`](ForwardWeights::chain) has single rows of this layer, if its weights are packed.
-pub(super) fn is_small<E: Lanes>(call: &Call<'_, E>, panels: usize) -> bool {
-    let spec = &call.spec;
-    call.inputs.weights.w_ih.is_some()
-        && panels <= PANELS
-        && call.sizes.h > 0
-        && spec.reset == Reset::AfterMatmul
-        && spec.activations == Activations::default()
-        && spec.clip_gates.is_none()
-        && spec.clip_state.is_none()
-}
-
 impl<E: Lanes> ForwardWeights<'_, E> {
-    /// A direction of a row, if the layer [is small](is_small) and [`run_chains`] computes it faster and with the bits of the
+    /// A direction of a row, if the layer [has chains](ForwardWeights::has_chains) and [`run_chains`] computes it faster and with the bits of the
     /// other kernels. The input products of two or three steps are sums in another order.
     #[inline(always)] // A step of eight units takes 80 ns.
     pub(super) fn chain<'a>(
@@ -66,9 +54,9 @@ impl<E: Lanes> ForwardWeights<'_, E> {
         let is_plain = others.iter().all(Option::is_none);
         let has_fast_steps = match t {
             1 => 3 * h * (i + h) < PARALLEL_FROM,
-            _ => t >= ROW_GRANULE && i <= INPUTS_OF_A_SMALL_LAYER && h <= UNITS_OF_A_SMALL_LAYER,
+            _ => t >= ROW_GRANULE && i <= INPUTS_OF_A_CHAIN && h <= UNITS_OF_A_CHAIN,
         };
-        if !(self.is_small && is_plain && n == 1 && has_fast_steps) {
+        if !(self.has_chains && is_plain && n == 1 && has_fast_steps) {
             return None;
         }
         let [input, recurrent, bias] = self.slices();
@@ -92,7 +80,7 @@ pub(super) fn run_chains<E: Lanes>(
     chains: &[Chain<'_, E>],
     states: &mut [E],
 ) {
-    machine.arch.dispatch(SmallLayer {
+    machine.arch.dispatch(Chains {
         sizes: [t, i, h],
         x,
         chains,
@@ -101,7 +89,7 @@ pub(super) fn run_chains<E: Lanes>(
 }
 
 /// All steps of a row, in one direction or two.
-struct SmallLayer<'a, E> {
+struct Chains<'a, E> {
     /// T, I and H.
     sizes: [usize; 3],
     /// `[T,I]`.
@@ -112,7 +100,7 @@ struct SmallLayer<'a, E> {
     states: &'a mut [E],
 }
 
-impl<E: Lanes> WithSimd for SmallLayer<'_, E> {
+impl<E: Lanes> WithSimd for Chains<'_, E> {
     type Output = ();
 
     #[inline(always)]
@@ -137,7 +125,7 @@ impl<E: Lanes> WithSimd for SmallLayer<'_, E> {
     }
 }
 
-impl<E: Lanes> SmallLayer<'_, E> {
+impl<E: Lanes> Chains<'_, E> {
     /// All steps. The products of all vectors of units come before the gates: a gate is a chain of dependent
     /// operations, and the processor overlaps several of them.
     ///

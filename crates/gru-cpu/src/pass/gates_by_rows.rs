@@ -9,7 +9,7 @@ use pulp::Simd;
 use std::ops::Range;
 
 /// All gates of rows.
-pub(super) trait RowGates<E: Lanes>: GateTiles<E> {
+pub(super) trait GatesByRows<E: Lanes>: GateTiles<E> {
     /// Products that are written to memory, and their gates: of `g`, or of `r ⊙ g` with n.
     ///
     /// # Safety
@@ -95,4 +95,4 @@ pub(super) trait RowGates<E: Lanes>: GateTiles<E> {
     }
 }
 
-impl<E: Lanes, R: GateRows<E>> RowGates<E> for R {}
+impl<E: Lanes, R: GateRows<E>> GatesByRows<E> for R {}
