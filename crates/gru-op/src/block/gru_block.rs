@@ -190,15 +190,8 @@ impl GruBlock {
         if let Some(layers) = self.plain_layers(&x, dims, &options) {
             let memories = self.layers.iter().filter_map(|layer| layer.memory.as_ref());
             memories.for_each(|memory| memory.infer());
-            let sizes = [self.d_input, self.d_hidden];
-            return infer(
-                sizes,
-                self.directions(),
-                &layers,
-                x,
-                [dims[0], dims[1]],
-                options,
-            );
+            let (sizes, batch) = ([self.d_input, self.d_hidden], [dims[0], dims[1]]);
+            return infer(sizes, self.directions(), &layers, x, batch, options);
         }
         self.run_layers(op, x, &options)
     }
