@@ -32,42 +32,63 @@ pub fn svg(best: &Best) -> Result<String, String> {
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
         bottom + 40
     );
-    let mut text = |svg: &mut String, x: f64, y: usize, anchor: &str, words: &str| {
-        write!(svg, "<text x=\"{x:.0}\" y=\"{y}\" text-anchor=\"{anchor}\">{words}</text>\n")
-            .expect("a string grows");
+    let text = |svg: &mut String, x: f64, y: usize, anchor: &str, words: &str| {
+        writeln!(
+            svg,
+            "<text x=\"{x:.0}\" y=\"{y}\" text-anchor=\"{anchor}\">{words}</text>"
+        )
+        .expect("a string grows");
     };
     for (k, peer) in PEERS.iter().enumerate() {
         let name = title(peer)?.replace('`', "");
         text(&mut svg, 104.0, TOP + ROW * k + 17, "end", &name);
     }
-    for (mode, words, left) in [("infer", "Inference", 115.0), ("fwd_bwd", "Training", 465.0)] {
+    for (mode, words, left) in [
+        ("infer", "Inference", 115.0),
+        ("fwd_bwd", "Training", 465.0),
+    ] {
         let [low, high] = RANGE;
         let x = |ratio: f64| left + 320.0 * (ratio / low).ln() / (high / low).ln();
-        text(&mut svg, left + 160.0, 20, "middle", &format!("{words}: time relative to gru-op"));
+        text(
+            &mut svg,
+            left + 160.0,
+            20,
+            "middle",
+            &format!("{words}: time relative to gru-op"),
+        );
         for tick in TICKS {
             let (at, color) = (x(tick), if tick == 1.0 { "black" } else { "#ddd" });
-            write!(svg, "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"{color}\"/>\n").expect("a string grows");
+            writeln!(
+                svg,
+                "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"{color}\"/>"
+            )
+            .expect("a string grows");
             text(&mut svg, at, bottom + 17, "middle", &format!("{tick}"));
         }
         text(&mut svg, x(1.0), TOP - 6, "middle", "gru-op");
         for (k, peer) in PEERS.iter().enumerate() {
             let mut ratios = Vec::new();
-            for ((_, shape, _), row) in best.iter().filter(|((m, _, p), _)| m == mode && p == peer) {
+            for ((_, shape, _), row) in best.iter().filter(|((m, _, p), _)| m == mode && p == peer)
+            {
                 let ours = best.get(&(mode.to_owned(), shape.clone(), OURS.to_owned()));
-                if let Some(ours) = ours.filter(|_| of(shape).is_ok_and(|of| computes(peer, of, mode))) {
+                if let Some(ours) =
+                    ours.filter(|_| of(shape).is_ok_and(|of| computes(peer, of, mode)))
+                {
                     ratios.push(row.median_ms / ours.median_ms);
                 }
             }
             if ratios.is_empty() {
                 continue;
             }
-            let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
-            let [least, most] = [f64::min, f64::max].map(|of| ratios.iter().copied().reduce(of).unwrap_or(mean));
+            let mean =
+                (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+            let [least, most] =
+                [f64::min, f64::max].map(|of| ratios.iter().copied().reduce(of).unwrap_or(mean));
             let (y, start, end) = (TOP + ROW * k, x(mean.min(1.0)), x(mean.max(1.0)));
-            write!(
+            writeln!(
                 svg,
                 "<rect x=\"{start:.1}\" y=\"{}\" width=\"{:.1}\" height=\"14\" fill=\"#7aa6d6\"/>\n\
-                 <path d=\"M{:.1} {}H{:.1}\" stroke=\"#234\"/>\n",
+                 <path d=\"M{:.1} {}H{:.1}\" stroke=\"#234\"/>",
                 y + 5,
                 end - start,
                 x(least),
@@ -75,10 +96,17 @@ pub fn svg(best: &Best) -> Result<String, String> {
                 x(most)
             )
             .expect("a string grows");
-            text(&mut svg, x(most) + 5.0, y + 16, "start", &format!("{mean:.1}"));
+            text(
+                &mut svg,
+                x(most) + 5.0,
+                y + 16,
+                "start",
+                &format!("{mean:.1}"),
+            );
         }
     }
-    let note = "Bar and number: geometric mean over all shapes that the program computes. Line: range.";
+    let note =
+        "Bar and number: geometric mean over all shapes that the program computes. Line: range.";
     text(&mut svg, 400.0, bottom + 34, "middle", note);
     Ok(svg + "</svg>\n")
 }
