@@ -32,10 +32,10 @@ pub fn svg(best: &Best) -> Result<String, String> {
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
         bottom + 40
     );
-    let mut text = |svg: &mut String, x: f64, y: usize, anchor: &str, words: &str| {
-        write!(
+    let text = |svg: &mut String, x: f64, y: usize, anchor: &str, words: &str| {
+        writeln!(
             svg,
-            "<text x=\"{x:.0}\" y=\"{y}\" text-anchor=\"{anchor}\">{words}</text>\n"
+            "<text x=\"{x:.0}\" y=\"{y}\" text-anchor=\"{anchor}\">{words}</text>"
         )
         .expect("a string grows");
     };
@@ -58,9 +58,9 @@ pub fn svg(best: &Best) -> Result<String, String> {
         );
         for tick in TICKS {
             let (at, color) = (x(tick), if tick == 1.0 { "black" } else { "#ddd" });
-            write!(
+            writeln!(
                 svg,
-                "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"{color}\"/>\n"
+                "<path d=\"M{at:.1} {TOP}V{bottom}\" stroke=\"{color}\"/>"
             )
             .expect("a string grows");
             text(&mut svg, at, bottom + 17, "middle", &format!("{tick}"));
@@ -85,10 +85,10 @@ pub fn svg(best: &Best) -> Result<String, String> {
             let [least, most] =
                 [f64::min, f64::max].map(|of| ratios.iter().copied().reduce(of).unwrap_or(mean));
             let (y, start, end) = (TOP + ROW * k, x(mean.min(1.0)), x(mean.max(1.0)));
-            write!(
+            writeln!(
                 svg,
                 "<rect x=\"{start:.1}\" y=\"{}\" width=\"{:.1}\" height=\"14\" fill=\"#7aa6d6\"/>\n\
-                 <path d=\"M{:.1} {}H{:.1}\" stroke=\"#234\"/>\n",
+                 <path d=\"M{:.1} {}H{:.1}\" stroke=\"#234\"/>",
                 y + 5,
                 end - start,
                 x(least),

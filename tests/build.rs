@@ -49,14 +49,14 @@ fn main() {
             };
             let function = format!("{}_{k}", page.to_lowercase().replace(['-', '.'], "_"));
             let name = &block.name;
-            write!(
+            writeln!(
                 functions,
                 "// {name}\n{attribute}\nmod {function} {{\n{uses}\
-                 pub fn run() -> Result<(), Box<dyn std::error::Error>> {{\n{program}\nOk(())\n}}\n}}\n"
+                 pub fn run() -> Result<(), Box<dyn std::error::Error>> {{\n{program}\nOk(())\n}}\n}}"
             )
             .expect("a string grows");
             if block.language == "rust" {
-                write!(list, "{attribute}\n({name:?}, {function}::run),\n")
+                writeln!(list, "{attribute}\n({name:?}, {function}::run),")
                     .expect("a string grows");
             }
         }
