@@ -340,7 +340,10 @@ impl fmt::Debug for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stack")
             .field("precision", &self.precision)
-            .field("sizes", &self.sizes)
+            .field("i", &self.sizes.i)
+            .field("h", &self.sizes.h)
+            .field("directions", &self.sizes.directions)
+            .field("layers", &self.sizes.count)
             .finish_non_exhaustive()
     }
 }
