@@ -112,6 +112,7 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
             "sh",
             "text",
             "diff",
+            "python",
         ];
         assert!(
             known.contains(&language.as_str()),
