@@ -53,7 +53,8 @@ const SYSTEM: System = System {
 
 /// The expected keys, for the error about an unexpected key.
 const NAMES: &str = "a Gru has reset_gate, update_gate and new_gate, each with input_transform and hidden_transform, each \
-                     with weight and bias, a BiGru has them under forward. and reverse.";
+                     with weight and bias, a BiGru has them under forward. and reverse.; \
+                     StateDict::retain drops others";
 
 /// The gates r, z, n.
 const GATES: [&str; 3] = ["reset_gate.", "update_gate.", "new_gate."];

@@ -56,9 +56,9 @@ impl Layer {
     /// Its name, if it is not a GRU.
     pub fn other(&self) -> Option<&'static str> {
         match self.gates {
+            Some(3) => None,
             _ if self.is_lstm => Some("an LSTM: four gates"),
             Some(1) => Some("an RNN: one gate"),
-            Some(3) => None,
             Some(4) => Some("an LSTM: four gates"),
             _ => Some("another cell: not three gates"),
         }
@@ -89,7 +89,10 @@ pub(crate) fn explained(
 ) -> ConvertError {
     let own = layers(dict, of);
     let layer = own.get(prefix);
-    if let Some(other) = layer.and_then(Layer::other) {
+    // A prefix may end before the name of the only layer.
+    let mut below = own.values().filter(|of| of.prefix.starts_with(prefix));
+    let only = below.next().filter(|_| below.next().is_none());
+    if let Some(other) = layer.or(only).and_then(Layer::other) {
         let reason = match &error {
             // An array cannot be read, whatever the layer is.
             ConvertError::Tensor { .. } => return error,

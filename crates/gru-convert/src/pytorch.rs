@@ -158,7 +158,7 @@ pub(crate) const LOOKS: Names = Names {
     layer: |dict, key| {
         let name = Name::read(dict, key)?;
         match dict.get(key)?.shape()[..] {
-            [rows, h] if name.array == 1 && !name.is_norm => {
+            [rows, h] if name.array == 1 && !name.is_norm && rows > 0 && h > 0 => {
                 let mut layer = Layer::new(name.prefix, rows, h);
                 let projection = format!("{}weight_hr_l0", name.prefix);
                 layer.is_lstm = dict.get(&projection).is_some();
