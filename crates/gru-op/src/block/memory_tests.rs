@@ -86,7 +86,7 @@ fn half_precision_keeps_no_gates() {
     assert_eq!(kept(&gru), [0; 0]);
 }
 
-/// Also if the block prepares itself for each call.
+/// With one layer and with several.
 #[test]
 fn inference_frees_the_gates_of_training() {
     let device = Device::flex();
