@@ -19,6 +19,9 @@ use burn_store::{FloatCastAdapter, ModuleAdapter, ModuleSnapshot, bridge, map_in
 pub(crate) type Grus = BTreeMap<String, Vec<String>>;
 /// Finds the GRUs of a system, except arrays of names that are wanted unchanged.
 pub(crate) type Find = fn(&StateDict, &BTreeSet<String>) -> Grus;
+/// The GRU with a prefix, as a block.
+#[cfg(feature = "store")]
+pub(crate) type Import = fn(&StateDict, &str, &Device) -> Result<GruBlock, ConvertError>;
 
 /// Replaces the arrays of each GRU by the parameters of a block.
 pub(crate) fn blocks(
@@ -64,10 +67,7 @@ fn parameters(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
 pub(crate) fn load<M: Module>(
     dict: StateDict,
     mut model: M,
-    (find, import): (
-        Find,
-        fn(&StateDict, &str, &Device) -> Result<GruBlock, ConvertError>,
-    ),
+    (find, import): (Find, Import),
     adapter: impl ModuleAdapter + 'static,
     pytorch: bool,
 ) -> Result<M, ConvertError> {
