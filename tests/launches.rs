@@ -10,9 +10,10 @@ use gru_testkit::{case::Case, close::Tolerance, webgpu};
 use libtest_mimic::{Arguments, Failed, Trial};
 use operator::Way;
 
+// The program `gru` uses the rest of these.
+#[allow(dead_code)]
 #[path = "src/operator.rs"]
 mod operator;
-// The program `gru` uses the rest.
 #[allow(dead_code)]
 #[path = "src/runs.rs"]
 mod runs;

@@ -15,6 +15,8 @@ use super::{
     runs::expect,
 };
 
+type ReadArrays = fn(&Path) -> Result<StateDict, ConvertError>;
+
 pub const CHECKS: [(&str, Check); 2] = [("no-files", no_files), ("in-use", in_use)];
 
 /// A pipe or a device may never end. It is not opened.
@@ -75,7 +77,7 @@ fn in_use() -> Result<(), String> {
     let block = GruBlockConfig::new(2, 1).init(&Device::flex());
     block.save_with_config(&path).map_err(text)?;
     let models = crate::data().join("models");
-    let readers: [(PathBuf, fn(&Path) -> Result<StateDict, ConvertError>); 5] = [
+    let readers: [(PathBuf, ReadArrays); 5] = [
         (path.clone(), |path| StateDict::from_burnpack(path)),
         (seeds("pytorch/zip"), |path| StateDict::from_pytorch(path)),
         (seeds("npz/stored"), |path| StateDict::from_npz(path)),

@@ -206,13 +206,13 @@ fn a_shorter_step_avoids_a_kink() {
 fn a_wrong_gradient_at_a_kink_fails() {
     on_each(|device| {
         let check = GradCheck::new().input("x", vector(&[0.0], device));
-        passed(check.check(|at| at.get::<1>("x").abs()));
+        let _ = passed(check.check(|at| at.get::<1>("x").abs()));
         let steep = |at: &Point| {
             let x: Tensor<1> = at.get("x");
             // 2x for autodiff, 0 for the differences.
             x.clone().abs() + x.clone() * 2.0 - x.detach() * 2.0
         };
-        failed(check.check(steep));
+        let _ = failed(check.check(steep));
     });
 }
 
@@ -232,25 +232,25 @@ fn misuse_panics() {
     on_each(|device| {
         let one = || GradCheck::new().input("x", numbers([2], device));
         assert_panics("expected at least one input", || {
-            GradCheck::new().check(|at| at.get::<1>("x"));
+            let _ = GradCheck::new().check(|at| at.get::<1>("x"));
         });
         assert_panics("expected one of the inputs [\"x\"], got \"y\"", || {
-            one().check(|at| at.get::<1>("y"));
+            let _ = one().check(|at| at.get::<1>("y"));
         });
         assert_panics("x: expected rank 1, got 2", || {
-            one().check(|at| at.get::<2>("x"));
+            let _ = one().check(|at| at.get::<2>("x"));
         });
         assert_panics("got x twice", || {
-            one().input("x", numbers([1], device));
+            let _ = one().input("x", numbers([1], device));
         });
         assert_panics("expected float64, got F32", || {
-            one().check(|at| at.get::<1>("x").cast(DType::F32));
+            let _ = one().check(|at| at.get::<1>("x").cast(DType::F32));
         });
         assert_panics("step: expected a number > 0", || {
-            GradCheck::new().step(0.0);
+            let _ = GradCheck::new().step(0.0);
         });
         assert_panics("tolerance: expected a number > 0", || {
-            GradCheck::new().tolerance(f64::NAN);
+            let _ = GradCheck::new().tolerance(f64::NAN);
         });
         assert_panics("gradients are wrong:\nx: FAILED", || {
             one()
