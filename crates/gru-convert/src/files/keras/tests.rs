@@ -6,7 +6,7 @@ fn read_of(fill: impl FnOnce(&mut FileBuilder)) -> Result<StateDict, String> {
     fill(&mut file);
     let bytes = file.finish().map_err(text)?;
     let limit = Limit::new(bytes.len() as u64);
-    read(bytes, limit)
+    read("model.h5", bytes, limit)
 }
 
 #[test]
