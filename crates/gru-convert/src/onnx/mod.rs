@@ -28,6 +28,17 @@ pub use self::{
     write::{ModelInputs, model},
 };
 
+/// The parts of a file, for gru-onnx.
+#[cfg(feature = "onnx")]
+#[doc(hidden)]
+pub mod file {
+    pub use super::{
+        proto::{Attribute, Graph, Model, Node, OperatorSet, Tensor, element, kind},
+        tensor::write as tensor,
+        write::{Size, attribute, described, int, value},
+    };
+}
+
 pub use self::prepared::{Gru, PreparedBlock};
 pub use gru_op::spec::onnx::{AttributeError, Attributes};
 
