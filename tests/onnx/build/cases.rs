@@ -25,7 +25,12 @@ pub fn generate(out: &Path) {
     for (k, case) in cases.iter().enumerate() {
         let name = case.spec.name();
         // Each way reads weights of both kinds, and all three combinations of outputs.
-        for (w, way) in [(0, "built_in"), (1, "marked"), (2, "prepared"), (1, "exported")] {
+        for (w, way) in [
+            (0, "built_in"),
+            (1, "marked"),
+            (2, "prepared"),
+            (1, "exported"),
+        ] {
             if way == "built_in" && !parser_accepts(case) {
                 continue;
             }
@@ -114,16 +119,25 @@ fn export(case: &Case, model: &GruModel, outputs: &[&str]) -> Vec<u8> {
         .with_prefix_masks(true);
     // The features are the ones of the case. Its first two sizes are N and T, or T and N.
     let features = |name: &str| case.tensor(&format!("in.{name}")).shape[2];
-    let symbols = if block.batch_first() { ["N", "T"] } else { ["T", "N"] };
+    let symbols = if block.batch_first() {
+        ["N", "T"]
+    } else {
+        ["T", "N"]
+    };
     let inputs = |[first, second]: [usize; 2]| {
         let n = if block.batch_first() { first } else { second };
         let d = block.directions();
         let state = if block.batch_first() { [n, d] } else { [d, n] };
         let x = Tensor::<3>::zeros([first, second, features("X")], &device);
         let h0 = case.get("in.initial_h").map(|_| {
-            vec![Tensor::<3>::zeros([state[0], state[1], block.d_hidden], &device)]
+            vec![Tensor::<3>::zeros(
+                [state[0], state[1], block.d_hidden],
+                &device,
+            )]
         });
-        let lengths = case.get("in.sequence_lens").map(|_| vec![Tensor::<1, Int>::ones([n], &device)]);
+        let lengths = case
+            .get("in.sequence_lens")
+            .map(|_| vec![Tensor::<1, Int>::ones([n], &device)]);
         (x, lengths.unwrap_or_default(), h0.unwrap_or_default())
     };
     let forward = |block: &gru_convert::gru_op::GruBlock, (x, mut lengths, mut h0): Inputs| {
@@ -132,7 +146,10 @@ fn export(case: &Case, model: &GruModel, outputs: &[&str]) -> Vec<u8> {
             None => onnx::run(block, x, None, h0.pop()),
         };
         let has = |name| outputs.contains(&name);
-        (if has("Y") { vec![y] } else { vec![] }, if has("Y_h") { vec![y_h] } else { vec![] })
+        (
+            if has("Y") { vec![y] } else { vec![] },
+            if has("Y_h") { vec![y_h] } else { vec![] },
+        )
     };
     let bytes = exporter.export(&block, symbols, inputs, forward);
     bytes.unwrap_or_else(|error| panic!("{}: {error}", case.spec.name()))

@@ -34,8 +34,15 @@ fn run_of(way: &str, name: &str) -> gru_onnx_tests::Run {
 
 fn expect_same_bits(actual: &[Result], expected: &[Result]) -> std::result::Result<(), String> {
     let bits = |results: &[Result]| {
-        let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-        let each = results.iter().map(|(name, shape, values)| (*name, shape.clone(), bits(values)));
+        let bits = |values: &[f64]| {
+            values
+                .iter()
+                .map(|value| value.to_bits())
+                .collect::<Vec<_>>()
+        };
+        let each = results
+            .iter()
+            .map(|(name, shape, values)| (*name, shape.clone(), bits(values)));
         each.collect::<Vec<_>>()
     };
     if bits(actual) == bits(expected) {

@@ -110,6 +110,10 @@ fn boundary(what: impl Into<String>, reason: impl ToString) -> ExportError {
     ExportError::Boundary { what, reason }
 }
 
+fn in_file(reason: String) -> ExportError {
+    boundary("file", reason)
+}
+
 fn near(module: &str) -> String {
     if module.is_empty() {
         String::new()
@@ -209,20 +213,15 @@ impl Exporter {
         }
         let mut graph = Graph::new(&trace, &symbols, &inputs);
         for name in inputs.iter().chain(&outputs) {
-            graph
-                .reserve(name)
-                .map_err(|reason| boundary("file", reason))?;
+            graph.reserve(name).map_err(in_file)?;
         }
         self.lower(&mut graph, &trace)?;
-        let model = graph
-            .finish(&outputs)
-            .map_err(|reason| boundary("file", reason))?;
-        if model.encoded_len() > MAX_BYTES {
-            let reason = format!(
-                "expected at most {MAX_BYTES} bytes, got {}",
-                model.encoded_len()
-            );
-            return Err(boundary("file", reason));
+        let model = graph.finish(&outputs).map_err(in_file)?;
+        let size = model.encoded_len();
+        if size > MAX_BYTES {
+            return Err(in_file(format!(
+                "expected at most {MAX_BYTES} bytes, got {size}"
+            )));
         }
         Ok(model.encode_to_vec())
     }
@@ -239,10 +238,9 @@ impl Exporter {
                 path.map(|(path, _)| path)
             });
             let near = near.or_else(|| step.op.inputs().find_map(|t| modules.get(&t.id).copied()));
-            modules.extend(
-                near.iter()
-                    .flat_map(|near| step.op.outputs().map(|out| (out.id, *near))),
-            );
+            if let Some(near) = near {
+                modules.extend(step.op.outputs().map(|out| (out.id, near)));
+            }
             match &step.op {
                 OperationIr::Custom(op) => calls.add(graph, step, op, self.prefix_masks)?,
                 OperationIr::BaseFloat(Base::Slice(op))
@@ -256,9 +254,7 @@ impl Exporter {
         }
         // The outputs read tensors too.
         for output in &trace.outputs {
-            graph
-                .read_id(output.id)
-                .map_err(|reason| boundary("file", reason))?;
+            graph.read_id(output.id).map_err(in_file)?;
         }
         calls.finish(graph)
     }

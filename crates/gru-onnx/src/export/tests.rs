@@ -1,7 +1,7 @@
 use super::*;
 use burn::{
     nn::{Linear, LinearConfig, gru::GruConfig},
-    tensor::{Bool, Device, Int, Tensor, TensorData, s},
+    tensor::{Bool, Device, Tensor, TensorData, s},
 };
 use gru_convert::onnx::{self, file};
 use gru_op::{Activation, Activations, GruBlock, GruBlockConfig, SequenceOptions, Update};
@@ -181,9 +181,10 @@ fn other_errors() {
         .unwrap_err();
     assert!(error.to_string().starts_with("operation Empty"), "{error}");
     let elsewhere = |_: &Model, _: Tensor<3>| x([1, 1]);
-    assert_eq!(
-        message(&model, elsewhere),
-        "output: expected a tensor on the capture device, got one on Flex"
+    let error = message(&model, elsewhere);
+    assert!(
+        error.starts_with("output: expected a tensor on the capture device"),
+        "{error}"
     );
     let names = |exporter: Exporter| {
         let forward = |m: &Model, x: Tensor<3>| m.gru.forward(x, None);
@@ -232,11 +233,7 @@ fn nodes_of_a_bidirectional_block() {
         .unwrap();
     let (file, kinds) = parsed(&bytes);
     assert_eq!(kinds.iter().filter(|kind| *kind == "GRU").count(), 4);
-    assert!(
-        !kinds
-            .iter()
-            .any(|kind| ["Slice", "Concat"].contains(&&kind[..]) && kind == "Slice")
-    );
+    assert!(!kinds.contains(&"Slice".into()));
     let weights = &file.grus()[0].inputs()[1..4];
     assert_eq!(
         weights,
@@ -244,26 +241,6 @@ fn nodes_of_a_bidirectional_block() {
     );
     assert_eq!(file.grus()[0].attributes().direction, "bidirectional");
     assert!(file.grus().iter().any(|gru| gru.outputs().len() == 2));
-}
-
-/// Weights of half precision are written as float32, and integers in the device's type.
-#[test]
-fn types_of_values() {
-    let device = Device::flex();
-    let model = model_of(config());
-    let forward = |m: &Model, (x, lengths): (Tensor<3>, Tensor<1, Int>)| {
-        let [n, t, _] = x.dims();
-        let time = Tensor::<1, Int>::arange(0..t as i64, &x.device());
-        let time = time.unsqueeze::<2>().expand([n, t]);
-        let mask = time.lower(lengths.unsqueeze_dim::<2>(1).expand([n, t]));
-        m.gru.forward_with(x, SequenceOptions::new().mask(mask)).0
-    };
-    let inputs = |[n, t]: [usize; 2]| (x([n, t]), Tensor::<1, Int>::ones([n], &device));
-    let exporter = Exporter::new().with_prefix_masks(true);
-    let bytes = exporter
-        .export(&model, ["N", "T"], inputs, forward)
-        .unwrap();
-    assert!(parsed(&bytes).1.contains(&"Range".into()));
 }
 
 /// The device of training.
