@@ -14,6 +14,7 @@ mod attributes;
 mod model;
 mod prepared;
 #[cfg(feature = "onnx")]
+#[allow(missing_docs)] // The fields of the format.
 mod proto;
 #[cfg(feature = "onnx")]
 mod tensor;

@@ -250,11 +250,13 @@ impl Builder {
 /// A size of an input or output.
 #[derive(Clone, Copy)]
 pub enum Size<'a> {
+    /// A constant.
     Is(usize),
     /// A size that each call defines. It may have no name.
     Free(&'a str),
 }
 
+/// The name, type and shape of an input or output.
 pub fn value(name: &str, elem_type: i32, sizes: &[Size<'_>]) -> Bytes {
     let dim = |size: &Size<'_>| match *size {
         Size::Is(size) => proto::Dim {
@@ -320,10 +322,12 @@ fn perm(dims: &[i64]) -> Bytes {
     attribute("perm", kind::INTS, |a| a.ints = dims.to_vec())
 }
 
+/// An attribute with an integer.
 pub fn int(name: &str, value: i64) -> Bytes {
     attribute(name, kind::INT, |a| a.i = Some(value))
 }
 
+/// An attribute of a type of [`kind`], with the value that `fill` sets.
 pub fn attribute(
     name: &str,
     r#type: i32,

@@ -205,15 +205,12 @@ impl<'a> Graph<'a> {
         attribute: Vec<Bytes>,
         results: &[&str],
     ) -> Vec<String> {
-        let mut node = file::Node {
+        let node = file::Node {
             input: input.to_vec(),
             op_type: Some(op.to_owned()),
             attribute,
             ..Default::default()
         };
-        while node.input.last().is_some_and(String::is_empty) {
-            node.input.pop();
-        }
         let key = node.encode_to_vec();
         if let Some(results) = self.made.get(&key) {
             return results.clone();
@@ -225,7 +222,12 @@ impl<'a> Graph<'a> {
     }
 
     /// A node whose results have names already. An empty name is no result.
-    pub fn push(&mut self, mut node: file::Node, output: Vec<String>) {
+    pub fn push(&mut self, mut node: file::Node, mut output: Vec<String>) {
+        for names in [&mut node.input, &mut output] {
+            while names.last().is_some_and(String::is_empty) {
+                names.pop();
+            }
+        }
         node.name = output.iter().find(|name| !name.is_empty()).cloned();
         node.output = output;
         self.nodes.push(node);

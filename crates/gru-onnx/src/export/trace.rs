@@ -100,18 +100,16 @@ pub fn capture<M: Module, I: Values, O: Values>(
     if devices.iter().any(Device::is_autodiff) {
         return Err(ExportError::Autodiff);
     }
-    let mut device = Device::capture();
-    if let Some(first) = devices.first() {
-        // New tensors have the types that they have on the device of the model.
-        let settings = first.settings();
-        let types = DeviceConfig::default()
-            .float_dtype(settings.float_dtype)
-            .int_dtype(settings.int_dtype);
-        let configured = device.configure(types);
-        configured.map_err(|error| boundary("capture", error))?;
-    }
+    let device = Device::capture();
+    // New tensors have the types that they have on the device of the model.
+    let types = devices.first().map(|device| {
+        let settings = device.settings();
+        let types = DeviceConfig::default().float_dtype(settings.float_dtype);
+        types.int_dtype(settings.int_dtype)
+    });
     let mut recorded = None;
     let captured = device.capture_scope(|scope| {
+        let configured = types.map_or(Ok(()), |types| device.clone().configure(types));
         let model = model.clone().to_device(&device);
         let mut parameters = Parameters::default();
         model.visit(&mut parameters);
@@ -119,7 +117,12 @@ pub fn capture<M: Module, I: Values, O: Values>(
         let (mut given, mut returned) = (Vec::new(), Vec::new());
         let outputs = inputs.collect(&mut given).map(|()| forward(&model, inputs));
         let collected = outputs.and_then(|outputs| outputs.collect(&mut returned));
-        recorded = Some(collected.map(|()| (parameters.all, given, returned)));
+        let configured = configured.map_err(|error| boundary("capture", error));
+        recorded = Some(
+            configured
+                .and(collected)
+                .map(|()| (parameters.all, given, returned)),
+        );
         // Every input has data, so the graph is complete without a boundary.
         scope.complete([], [])
     });
