@@ -273,7 +273,7 @@ fn node(g: &mut Graph<'_>, calls: &[Call]) -> Result<(), String> {
     };
     let (y, y_h) = (name(has_states, "Y"), name(has_last, "Y_h"));
     let gru = file::Node {
-        input: vec![x, w, r, b, initial.clone()],
+        input: vec![x, w, r, b, lengths.clone(), initial.clone()],
         op_type: Some("GRU".into()),
         attribute: file::described(&attributes(calls)),
         ..Default::default()

@@ -229,15 +229,16 @@ impl Exporter {
     /// Adds the nodes of all operations.
     fn lower(&self, graph: &mut Graph<'_>, trace: &Trace) -> Result<(), ExportError> {
         let mut calls = Calls::default();
-        // The module of each tensor, for errors.
-        let mut modules: HashMap<TensorId, &str> = HashMap::new();
-        for step in &trace.steps {
-            let of_parameter = |id: &TensorId| trace.constants.get(id)?.name.as_deref();
-            let near = step.op.inputs().find_map(|tensor| {
-                let path = of_parameter(&tensor.id).and_then(|name| name.rsplit_once('.'));
-                path.map(|(path, _)| path)
+        // The module whose parameters were read last before each tensor, for errors.
+        let mut modules: HashMap<TensorId, (usize, &str)> = HashMap::new();
+        for (k, step) in trace.steps.iter().enumerate() {
+            let near = step.op.inputs().filter_map(|tensor| {
+                let constant = trace.constants.get(&tensor.id);
+                let path = constant.and_then(|constant| constant.name.as_deref()?.rsplit_once('.'));
+                let path = path.map(|(path, _)| (k, path));
+                path.or_else(|| modules.get(&tensor.id).copied())
             });
-            let near = near.or_else(|| step.op.inputs().find_map(|t| modules.get(&t.id).copied()));
+            let near = near.max();
             if let Some(near) = near {
                 modules.extend(step.op.outputs().map(|out| (out.id, near)));
             }
@@ -247,7 +248,7 @@ impl Exporter {
                     if calls.take_last_step(graph, op, step) => {}
                 op => operations::lower(graph, step).map_err(|reason| ExportError::Operation {
                     operation: trace::kind(op),
-                    module: near.unwrap_or_default().to_owned(),
+                    module: near.map_or("", |(_, path)| path).to_owned(),
                     reason,
                 })?,
             }

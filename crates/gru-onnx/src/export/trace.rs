@@ -110,7 +110,8 @@ pub fn capture<M: Module, I: Values, O: Values>(
     let mut recorded = None;
     let captured = device.capture_scope(|scope| {
         let configured = types.map_or(Ok(()), |types| device.clone().configure(types));
-        let model = model.clone().to_device(&device);
+        // A clone would share the running means of a batch normalization.
+        let model = model.valid().to_device(&device);
         let mut parameters = Parameters::default();
         model.visit(&mut parameters);
         let inputs = inputs.to(&device);
