@@ -1,6 +1,10 @@
-//! Whole ONNX models in [Burn](https://burn.dev): every GRU of the code that
-//! [burn-onnx](https://docs.rs/burn-onnx) generates becomes a `GruBlock` of
-//! [gru-op](https://docs.rs/gru-op).
+//! Whole ONNX models in [Burn](https://burn.dev), and models of Burn with GRUs as ONNX models.
+//!
+//! - Feature `import`, on by default: every GRU of the code that [burn-onnx](https://docs.rs/burn-onnx) generates becomes a
+//!   `GruBlock` of [gru-op](https://docs.rs/gru-op). It is for build scripts and does not depend on gru-op.
+//! - Feature `export`: an [`Exporter`] writes a model with `GRU` nodes. It is for programs.
+//!
+//! # Import
 //!
 //! In `build.rs`:
 //!
@@ -15,130 +19,38 @@
 //!     .run_from_script();
 //! ```
 //!
-//! The generated code calls `gru_convert::onnx::run`, so the program needs the crate `gru-convert`. This
-//! crate does not depend on gru-op.
+//! The generated code calls `gru_convert::onnx::run`, so the program needs the crate `gru-convert`.
 //!
-//! # Supported
+//! Supported are:
 //!
 //! - all attributes of the operator: `activations` with their parameters, `clip`, `direction`,
 //!   `hidden_size`, `layout`, `linear_before_reset`
 //! - `B`, `initial_h`, and the outputs `Y` and `Y_h`, each present or absent
 //! - weights that are initializers, `Constant` nodes, or expressions of them that the parser folds
-//! - `sequence_lens`, by [`with_lengths`]
-//! - weights of 16 or 8 bits for inference, by [`GruOverride::prepared`]
+//! - `sequence_lens`, by `with_lengths`
+//! - weights of 16 or 8 bits for inference, by `GruOverride::prepared`
 //!
 //! Everything else is a panic of the build script that names the node and the reason: weights that the
 //! model computes or reads at run time, activation parameters without a kernel, and GRUs in the body of a
 //! loop or branch.
+//!
+//! # Export
+//!
+//! [`Exporter`] has an example.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod code;
-mod gru;
-mod lengths;
-#[cfg(test)]
-mod tests;
-mod weights;
+#[cfg(feature = "export")]
+mod export;
+#[cfg(feature = "import")]
+mod import;
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "import"))]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use self::lengths::{Error, with_lengths};
+#[cfg(feature = "export")]
+pub use self::export::{ExportError, Exporter, Value, Values};
+#[cfg(feature = "import")]
+pub use self::import::{Error, GruOverride, with_lengths};
 pub use gru_spec::Precision;
-
-use self::gru::{Gru, sequence_dtype};
-use burn_onnx::ext::{
-    ArgType, CodegenContext, CustomNode, CustomOp, Field, Node, NodeType, OpOverride, PackTensor,
-    ProcessError, TensorType, proc_macro2::TokenStream,
-};
-
-/// Generates a `GruBlock` for a GRU.
-///
-/// Register it by `register_op_override` for a model file, by `register_custom_op` for a copy of
-/// [`with_lengths`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct GruOverride {
-    /// Of a prepared block.
-    precision: Option<Precision>,
-}
-
-impl GruOverride {
-    /// An override for training and inference.
-    pub const fn new() -> Self {
-        Self { precision: None }
-    }
-
-    /// An override for inference. It generates `gru_convert::onnx::PreparedBlock`: the first call prepares the weights
-    /// with this precision. Other precisions than [`Precision::Full`] require Flex or ndarray.
-    pub const fn prepared(precision: Precision) -> Self {
-        Self {
-            precision: Some(precision),
-        }
-    }
-}
-
-impl OpOverride for GruOverride {
-    fn target(&self) -> NodeType {
-        NodeType::Gru
-    }
-
-    fn forward(
-        &self,
-        node: &Node,
-        ctx: &mut CodegenContext<'_, '_>,
-    ) -> Result<TokenStream, ProcessError> {
-        code::call(&Gru::built_in(node)?, ctx)
-    }
-
-    fn field(&self, node: &Node) -> Result<Option<Field>, ProcessError> {
-        Ok(Some(code::field(&Gru::built_in(node)?, self.precision)))
-    }
-
-    fn collect_tensors(&self, node: &Node, field: &str) -> Result<Vec<PackTensor>, ProcessError> {
-        let gru = Gru::built_in(node)?;
-        Ok(weights::tensors(&gru, field, self.precision))
-    }
-}
-
-impl CustomOp for GruOverride {
-    fn op_type(&self) -> &str {
-        "GRU"
-    }
-
-    fn domain(&self) -> &str {
-        lengths::DOMAIN
-    }
-
-    fn infer_output_types(&self, node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
-        output_types(node)
-    }
-
-    fn forward(
-        &self,
-        node: &CustomNode,
-        ctx: &mut CodegenContext<'_, '_>,
-    ) -> Result<TokenStream, ProcessError> {
-        code::call(&Gru::marked(node)?, ctx)
-    }
-
-    fn field(&self, node: &CustomNode) -> Result<Option<Field>, ProcessError> {
-        Ok(Some(code::field(&Gru::marked(node)?, self.precision)))
-    }
-
-    fn collect_tensors(
-        &self,
-        node: &CustomNode,
-        field: &str,
-    ) -> Result<Vec<PackTensor>, ProcessError> {
-        let gru = Gru::marked(node)?;
-        Ok(weights::tensors(&gru, field, self.precision))
-    }
-}
-
-/// `Y` and `Y_h`.
-fn output_types(node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {
-    let dtype = sequence_dtype(&node.inputs)?;
-    let tensor = |rank| ArgType::Tensor(TensorType::new(dtype, rank, None));
-    Ok([4, 3].map(tensor)[..node.outputs.len().min(2)].to_vec())
-}

@@ -1,8 +1,10 @@
-//! The recorded cases of ONNX Runtime as models with one GRU, generated in three ways: with the override, as a copy
-//! of `with_lengths`, and prepared in full precision.
+//! The recorded cases of ONNX Runtime as models with one GRU, generated in four ways: with the override, as a copy
+//! of `with_lengths`, prepared in full precision, and from a block that was exported again.
 
+use burn::tensor::{Device, Int, Tensor};
 use burn_onnx::{LoadStrategy, ModelGen};
-use gru_onnx::{GruOverride, Precision, with_lengths};
+use gru_convert::onnx::{self, Gru};
+use gru_onnx::{Exporter, GruOverride, Precision, with_lengths};
 use gru_testkit::{
     conformance::{Case, CaseSpec},
     onnx_file::{Attribute, GruModel, Value},
@@ -23,14 +25,23 @@ pub fn generate(out: &Path) {
     for (k, case) in cases.iter().enumerate() {
         let name = case.spec.name();
         // Each way reads weights of both kinds, and all three combinations of outputs.
-        for (w, way) in ["built_in", "marked", "prepared"].into_iter().enumerate() {
+        for (w, way) in [
+            (0, "built_in"),
+            (1, "marked"),
+            (2, "prepared"),
+            (1, "exported"),
+        ] {
             if way == "built_in" && !parser_accepts(case) {
                 continue;
             }
             let outputs = [&["Y", "Y_h"][..], &["Y"], &["Y_h"]][(k + w) % 3];
             let model = model(case, outputs, (k + w) % 2 == 0);
             let path = out.join(format!("files/{name}.onnx"));
-            fs::write(&path, model.to_bytes()).expect("a file");
+            let bytes = match way {
+                "exported" => export(case, &model, outputs),
+                _ => model.to_bytes(),
+            };
+            fs::write(&path, bytes).expect("a file");
             let path = path.display().to_string();
             let mut generator = ModelGen::new();
             generator.out_dir(way).load_strategy(LoadStrategy::Embedded);
@@ -96,6 +107,56 @@ fn model(case: &Case, outputs: &[&str], constant_nodes: bool) -> GruModel {
         constant_nodes,
     }
 }
+
+/// The model from a block that was read from the model.
+fn export(case: &Case, model: &GruModel, outputs: &[&str]) -> Vec<u8> {
+    let device = Device::flex();
+    let file = onnx::Model::from_bytes(model.to_bytes()).expect("a model");
+    let block = file.import(file.grus()[0].name(), &device).expect("a GRU");
+    let exporter = Exporter::new()
+        .with_input_names(model.inputs.iter().map(|input| &input.name))
+        .with_output_names(outputs.iter().copied())
+        .with_prefix_masks(true);
+    // The features are the ones of the case. Its first two sizes are N and T, or T and N.
+    let features = |name: &str| case.tensor(&format!("in.{name}")).shape[2];
+    let symbols = if block.batch_first() {
+        ["N", "T"]
+    } else {
+        ["T", "N"]
+    };
+    let inputs = |[first, second]: [usize; 2]| {
+        let n = if block.batch_first() { first } else { second };
+        let d = block.directions();
+        let state = if block.batch_first() { [n, d] } else { [d, n] };
+        let x = Tensor::<3>::zeros([first, second, features("X")], &device);
+        let h0 = case.get("in.initial_h").map(|_| {
+            vec![Tensor::<3>::zeros(
+                [state[0], state[1], block.d_hidden],
+                &device,
+            )]
+        });
+        let lengths = case
+            .get("in.sequence_lens")
+            .map(|_| vec![Tensor::<1, Int>::ones([n], &device)]);
+        (x, lengths.unwrap_or_default(), h0.unwrap_or_default())
+    };
+    let forward = |block: &gru_convert::gru_op::GruBlock, (x, mut lengths, mut h0): Inputs| {
+        let (y, y_h) = match lengths.pop() {
+            Some(lengths) => onnx::run_with_lengths(block, x, lengths, h0.pop()),
+            None => onnx::run(block, x, None, h0.pop()),
+        };
+        let has = |name| outputs.contains(&name);
+        (
+            if has("Y") { vec![y] } else { vec![] },
+            if has("Y_h") { vec![y_h] } else { vec![] },
+        )
+    };
+    let bytes = exporter.export(&block, symbols, inputs, forward);
+    bytes.unwrap_or_else(|error| panic!("{}: {error}", case.spec.name()))
+}
+
+/// `X`, and `sequence_lens` and `initial_h` if they are present.
+type Inputs = (Tensor<3>, Vec<Tensor<1, Int>>, Vec<Tensor<3>>);
 
 fn attributes(case: &Case) -> Vec<(String, Attribute)> {
     let spec = &case.spec;

@@ -15,6 +15,7 @@ mod generated {
 }
 pub use generated::CASES;
 
+pub mod export;
 pub mod models;
 
 fn floats<const D: usize>(case: &Case, name: &str, device: &Device) -> Tensor<D> {

@@ -18,6 +18,7 @@ mod model;
 mod node;
 mod prepared;
 #[cfg(feature = "onnx")]
+#[allow(missing_docs)] // The fields of the format.
 mod proto;
 #[cfg(feature = "onnx")]
 mod sparse;
@@ -34,6 +35,17 @@ pub use self::{
     node::Node,
     write::{ModelInputs, model},
 };
+
+/// The parts of a file, for gru-onnx.
+#[cfg(feature = "onnx")]
+#[doc(hidden)]
+pub mod file {
+    pub use super::{
+        proto::{Attribute, Graph, Model, Node, OperatorSet, Tensor, element, kind},
+        tensor::write as tensor,
+        write::{Size, attribute, described, int, value},
+    };
+}
 
 pub use self::prepared::{Gru, PreparedBlock};
 pub use gru_op::spec::onnx::{AttributeError, Attributes};

@@ -151,6 +151,7 @@ pub mod kind {
     pub const FLOAT: i32 = 1;
     pub const INT: i32 = 2;
     pub const STRING: i32 = 3;
+    pub const TENSOR: i32 = 4;
     pub const FLOATS: i32 = 6;
     pub const INTS: i32 = 7;
     pub const STRINGS: i32 = 8;
@@ -209,6 +210,7 @@ pub mod element {
     pub const FLOAT: i32 = 1;
     pub const INT32: i32 = 6;
     pub const INT64: i32 = 7;
+    pub const BOOL: i32 = 9;
     pub const FLOAT16: i32 = 10;
     pub const DOUBLE: i32 = 11;
     pub const BFLOAT16: i32 = 16;

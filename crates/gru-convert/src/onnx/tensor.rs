@@ -2,7 +2,7 @@
 
 use super::proto::{self, element};
 use crate::error::ConvertError;
-use burn::tensor::{DType, TensorData};
+use burn::tensor::{DType, Element, TensorData};
 use gru_op::files;
 use prost::bytes::Bytes;
 use std::{
@@ -127,19 +127,19 @@ pub fn float(code: i32) -> Option<(DType, usize)> {
     }
 }
 
-/// Converts values to a tensor of a file: float64 unchanged, all others as float32, which represents
-/// them exactly.
+/// Converts values to a tensor of a file: float64, integers and truth values unchanged, all others as float32, which
+/// represents them exactly.
 pub fn write(name: &str, data: &TensorData) -> proto::Tensor {
+    fn raw<T: Element, const N: usize>(data: &TensorData, bytes: fn(T) -> [u8; N]) -> Vec<u8> {
+        data.iter::<T>().flat_map(bytes).collect()
+    }
     let dims = data.shape().iter().map(|&d| d as i64).collect();
-    let (data_type, raw): (_, Vec<u8>) = match data.dtype() {
-        DType::F64 => (
-            element::DOUBLE,
-            data.iter::<f64>().flat_map(f64::to_le_bytes).collect(),
-        ),
-        _ => (
-            element::FLOAT,
-            data.iter::<f32>().flat_map(f32::to_le_bytes).collect(),
-        ),
+    let (data_type, raw) = match data.dtype() {
+        DType::F64 => (element::DOUBLE, raw(data, f64::to_le_bytes)),
+        DType::I32 => (element::INT32, raw(data, i32::to_le_bytes)),
+        DType::I64 => (element::INT64, raw(data, i64::to_le_bytes)),
+        DType::Bool(_) => (element::BOOL, raw(data, |bit: bool| [u8::from(bit)])),
+        _ => (element::FLOAT, raw(data, f32::to_le_bytes)),
     };
     proto::Tensor {
         dims,

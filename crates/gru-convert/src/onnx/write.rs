@@ -249,21 +249,23 @@ impl Builder {
 
 /// A size of an input or output.
 #[derive(Clone, Copy)]
-enum Size {
+pub enum Size<'a> {
+    /// A constant.
     Is(usize),
-    /// A size that each call defines.
-    Free(&'static str),
+    /// A size that each call defines. It may have no name.
+    Free(&'a str),
 }
 
-fn value(name: &str, elem_type: i32, sizes: &[Size]) -> Bytes {
-    let dim = |size: &Size| match *size {
+/// The name, type and shape of an input or output.
+pub fn value(name: &str, elem_type: i32, sizes: &[Size<'_>]) -> Bytes {
+    let dim = |size: &Size<'_>| match *size {
         Size::Is(size) => proto::Dim {
             value: Some(size as i64),
             param: None,
         },
         Size::Free(name) => proto::Dim {
             value: None,
-            param: Some(name.to_owned()),
+            param: (!name.is_empty()).then(|| name.to_owned()),
         },
     };
     let shape = proto::Shape {
@@ -282,7 +284,7 @@ fn value(name: &str, elem_type: i32, sizes: &[Size]) -> Bytes {
 }
 
 /// The attributes of a GRU node that differ from the operator's defaults.
-fn described(attributes: &Attributes) -> Vec<Bytes> {
+pub fn described(attributes: &Attributes) -> Vec<Bytes> {
     let default = Attributes::default();
     let mut list = Vec::new();
     if let Some(size) = attributes.hidden_size {
@@ -320,15 +322,13 @@ fn perm(dims: &[i64]) -> Bytes {
     attribute("perm", kind::INTS, |a| a.ints = dims.to_vec())
 }
 
-pub(super) fn int(name: &str, value: i64) -> Bytes {
+/// An attribute with an integer.
+pub fn int(name: &str, value: i64) -> Bytes {
     attribute(name, kind::INT, |a| a.i = Some(value))
 }
 
-pub(super) fn attribute(
-    name: &str,
-    r#type: i32,
-    fill: impl FnOnce(&mut proto::Attribute),
-) -> Bytes {
+/// An attribute of a type of [`kind`], with the value that `fill` sets.
+pub fn attribute(name: &str, r#type: i32, fill: impl FnOnce(&mut proto::Attribute)) -> Bytes {
     let mut attribute = proto::Attribute {
         name: Some(name.to_owned()),
         r#type: Some(r#type),

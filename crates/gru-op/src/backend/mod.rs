@@ -52,6 +52,9 @@ mod memory;
 pub(crate) mod padded;
 
 pub use self::call::{GruCall, GruGradients, GruSaved};
+#[cfg(feature = "capture")]
+#[doc(hidden)]
+pub use self::deferred::RecordedCall;
 pub(crate) use self::{call::is_addressable, memory::LayerMemory};
 pub use gru_spec::{Inputs, Lengths, PerInput, Sequence, Sizes, Weights};
 

@@ -47,7 +47,7 @@ impl Arguments {
 
     /// # Errors
     /// If the row is not a result of [`encode`](Self::encode) in this version, or the spec is invalid.
-    #[cfg(any(feature = "fusion", feature = "remote", test))]
+    #[cfg(any(feature = "fusion", feature = "router", test))]
     pub(super) fn decode(row: &[ScalarIr]) -> Result<Self, String> {
         const SCALARS: &str = "the scalars are not a call of gru-op";
         let [UInt(version), rest @ ..] = row else {

@@ -10,10 +10,15 @@ mod defer;
 mod execute;
 #[cfg(feature = "fusion")]
 mod fusion;
+#[cfg(feature = "capture")]
+mod recorded;
 #[cfg(feature = "remote")]
 pub mod remote;
 #[cfg(feature = "router")]
 mod router;
+
+#[cfg(feature = "capture")]
+pub use self::recorded::RecordedCall;
 
 use self::arguments::Arguments;
 use crate::backend::is_addressable;

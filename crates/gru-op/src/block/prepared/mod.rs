@@ -50,7 +50,8 @@ impl GruBlock {
     ///
     /// The result is a snapshot: it does not change when the block is trained, loads a record or is dropped. So
     /// load a record first, then prepare. Quantized parameters are dequantized first. Zoneout uses its mean, and
-    /// nothing is random. The block may be on an autodiff device. The prepared block is on the device below it.
+    /// nothing is random. The block may be on an autodiff device. The prepared block is on the device below it. A
+    /// capture device records the block in full precision.
     ///
     /// # Errors
     /// - [`GruError::Precision`] for weights of 16 or 8 bits on another backend than Flex and ndarray.
@@ -69,6 +70,12 @@ impl GruBlock {
         config.check_weights(&weights)?;
         let first = &weights[0].w_hh;
         let (device, dtype) = (first.device(), first.dtype());
+        // A capture records the block itself.
+        #[cfg(feature = "capture")]
+        let precision = match device.as_dispatch() {
+            burn::backend::DispatchDevice::Capture(_) => Precision::Full,
+            _ => precision,
+        };
         #[cfg(feature = "cpu-kernels")]
         let is_on_cpu = infer::is_on_cpu(&device);
         #[cfg(not(feature = "cpu-kernels"))]

@@ -1,6 +1,6 @@
 //! The generated code: a field, and a call.
 
-use crate::gru::{Gru, failed, input};
+use super::gru::{Gru, failed, input};
 use burn_onnx::ext::{
     ArgType, Argument, CodegenContext, Field, ProcessError, arg_to_ident,
     proc_macro2::{Ident, Literal, Span, TokenStream},

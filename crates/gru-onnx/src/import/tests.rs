@@ -1,6 +1,6 @@
 //! Generated code and error messages. `tests/onnx` compiles and runs the code of many more models.
 
-use crate::{Error, GruOverride, Precision, lengths, with_lengths};
+use super::{Error, GruOverride, Precision, lengths, with_lengths};
 use burn_onnx::{
     ModelGen,
     ext::{CustomOp, DType, OpOverride, TensorData},

@@ -1,6 +1,6 @@
 //! A copy of a model whose GRUs the parser does not check.
 
-use crate::gru::WEIGHTS;
+use super::gru::WEIGHTS;
 use onnx_ir::{
     AttributeProto, AttributeType, GraphProto, Message, ModelProto, NodeProto, TensorProto,
 };

@@ -1,6 +1,6 @@
 //! The weights in the layout of a `GruBlock`.
 
-use crate::{Precision, gru::Gru};
+use super::{Precision, gru::Gru};
 use burn_onnx::ext::{PackTensor, TensorData, bridge};
 
 /// ONNX' gates are z, r, n. A block's gates are r, z, n.
