@@ -11,6 +11,7 @@ use gru_op::GruError;
 use std::collections::BTreeMap;
 
 /// The advice at the end of an error about arrays too many.
+#[cfg(feature = "store")]
 pub(crate) const RETAIN: &str = "StateDict::retain drops arrays that are not used";
 
 /// A system whose names and shapes show recurrent layers.

@@ -5,10 +5,12 @@
 //! comparison reports *ignored*. `GRU_REQUIRE_PYTHON`, if set to any value, makes that a failure.
 
 use burn::tensor::{Device, Tensor, TensorData};
+use gru_convert::onnx::{Gru, PreparedBlock};
 use gru_onnx::Exporter;
 use gru_onnx_tests::export::{C, Layers, OPERATIONS, chain};
+use gru_op::{GruBlockConfig, Precision, SequenceOptions};
 use gru_testkit::random::numbers;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use safetensors::{Dtype, tensor::TensorView};
 use std::{
     env, fs,
@@ -21,6 +23,9 @@ const CHAINS: u64 = 40;
 
 /// Sizes that were not captured, N and T.
 const SIZES: [[usize; 2]; 2] = [[3, 22], [1, 5]];
+
+/// Sizes for chains, which branch on their sizes: any four operations return the shapes that they have in a capture.
+const SIZES_OF_CHAINS: [[usize; 2]; 2] = [[3, 48], [1, 16]];
 
 type Forward = Box<dyn Fn(&Layers, Tensor<3>) -> Tensor<3> + Send + Sync>;
 
@@ -74,9 +79,26 @@ fn main() -> ExitCode {
     };
     let trials = vec![
         Trial::test("every_model_is_exported", || Ok(exported?)),
+        Trial::test("eight_bits_are_exported_in_full_precision", eight_bits),
         Trial::test("onnx_runtime", compare).with_ignored_flag(is_optional),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn eight_bits() -> Result<(), Failed> {
+    let device = Device::flex();
+    let block = GruBlockConfig::new(C, C).init(&device);
+    let [full, int8] = [Precision::Full, Precision::Int8].map(|precision| {
+        let model = PreparedBlock::new(block.clone(), precision);
+        let x = |[n, t]: [usize; 2]| Tensor::<3>::zeros([n, t, C], &device);
+        let forward = |model: &PreparedBlock, x| model.forward_with(x, SequenceOptions::new());
+        Exporter::new().export(&model, ["N", "T"], x, forward)
+    });
+    if full? == int8? {
+        Ok(())
+    } else {
+        Err("expected equal files".into())
+    }
 }
 
 /// Writes the model, and its inputs and outputs on Flex.
@@ -98,7 +120,12 @@ fn export(
         );
     let onnx = onnx.map_err(|error| format!("{name}: {error}"))?;
     fs::write(folder.join(format!("{name}.onnx")), onnx).expect("a file");
-    for [n, t] in SIZES {
+    let sizes = if name.starts_with("chain") {
+        SIZES_OF_CHAINS
+    } else {
+        SIZES
+    };
+    for [n, t] in sizes {
         let x = TensorData::new(numbers(name, n * t * C, 1.0), [n, t, C]);
         let x = Tensor::<3>::from_data(x, &device);
         let y = forward(layers, x.clone());

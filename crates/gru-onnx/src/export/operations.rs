@@ -224,7 +224,8 @@ fn numeric<'a>(g: &mut Graph<'_>, op: &'a Numeric, inputs: &[String]) -> Lowered
 }
 
 fn base<'a>(g: &mut Graph<'_>, op: &'a Base, inputs: &[String]) -> Lowered<'a> {
-    let x = inputs[0].clone();
+    // An operation without inputs has no entry.
+    let x = inputs.first().cloned().ok_or(UNKNOWN)?;
     Ok(match op {
         Base::MaskWhere(op) => {
             let inputs = [g.read(&op.mask)?, g.read(&op.value)?, g.read(&op.tensor)?];

@@ -70,17 +70,18 @@ impl GruBlock {
         config.check_weights(&weights)?;
         let first = &weights[0].w_hh;
         let (device, dtype) = (first.device(), first.dtype());
-        // A capture records the block itself.
-        #[cfg(feature = "capture")]
-        let precision = match device.as_dispatch() {
-            burn::backend::DispatchDevice::Capture(_) => Precision::Full,
-            _ => precision,
-        };
         #[cfg(feature = "cpu-kernels")]
         let is_on_cpu = infer::is_on_cpu(&device);
         #[cfg(not(feature = "cpu-kernels"))]
         let is_on_cpu = false;
-        if precision != Precision::Full && !is_on_cpu {
+        #[cfg(feature = "capture")]
+        let is_captured = matches!(
+            device.as_dispatch(),
+            burn::backend::DispatchDevice::Capture(_)
+        );
+        #[cfg(not(feature = "capture"))]
+        let is_captured = false;
+        if precision != Precision::Full && !is_on_cpu && !is_captured {
             return Err(GruError::Precision {
                 precision,
                 device: format!("{device:?}"),
@@ -92,6 +93,10 @@ impl GruBlock {
             device,
             dtype,
         };
+        // A capture records the block with its own parameters.
+        if is_captured {
+            return Ok(prepared(Kind::Block(Arc::new(self.valid()))));
+        }
         #[cfg(feature = "cpu-kernels")]
         if is_on_cpu {
             let stack = cpu::stack(self, weights, precision)?;
