@@ -93,7 +93,9 @@ pub(crate) fn explained(
     // A prefix may end before the name of the only layer.
     let mut below = own.values().filter(|of| of.prefix.starts_with(prefix));
     let only = below.next().filter(|_| below.next().is_none());
-    if let Some(other) = layer.or(only).and_then(Layer::other) {
+    let is_key = matches!(error, ConvertError::Gru(GruError::UnexpectedKey { .. }));
+    let named = layer.or(only.filter(|_| !is_key));
+    if let Some(other) = named.and_then(Layer::other) {
         let reason = match &error {
             // An array cannot be read, whatever the layer is.
             ConvertError::Tensor { .. } => return error,
