@@ -114,8 +114,8 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
 }
 
 /// Replaces the arrays of each `nn.GRU` and `nn.GRUCell` by the parameters of a [`GruBlock`], such as
-/// `encoder.gru.layers.0.w_ih`. Other arrays stay, also of an `nn.LSTM` or `nn.RNN`: names and shapes show a GRU. [`load`] does this too, so call this function only to rename the
-/// result.
+/// `encoder.gru.layers.0.w_ih`. Other arrays stay, also of an `nn.LSTM` or `nn.RNN`: names and shapes show a
+/// GRU. [`load`] does this too, so call this function only to rename the result.
 ///
 /// # Errors
 /// As [`import`].

@@ -172,8 +172,8 @@ impl Gru {
         self.write_gradients(lengths, inputs, states, saved, d_states, to);
         gradients.zip(lens).map(|(gradient, len)| {
             let (mut gradient, len) = (gradient?, len?);
-            // SAFETY: every element was written: by the pass, as its documentation and the tests of this function state, and x past the
-            // end of a row above.
+            // SAFETY: `write_gradients` wrote every element, except of x past the end of a row, which are zeros from above.
+            // The tests compare each gradient with one in memory that was filled before.
             unsafe { gradient.set_len(len) };
             Some(gradient)
         })
