@@ -85,10 +85,10 @@ pub struct Graph {
     /// [`Tensor`]s.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub initializer: Vec<Bytes>,
-    /// [`ValueInfo`]s.
+    /// Each is a `ValueInfo`.
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub input: Vec<Bytes>,
-    /// [`ValueInfo`]s.
+    /// Each is a `ValueInfo`.
     #[prost(bytes = "bytes", repeated, tag = "12")]
     pub output: Vec<Bytes>,
 }
@@ -132,7 +132,7 @@ pub struct Attribute {
     /// A [`Tensor`].
     #[prost(bytes = "bytes", optional, tag = "5")]
     pub t: Option<Bytes>,
-    /// A [`SparseTensor`].
+    /// A `SparseTensor`.
     #[prost(bytes = "bytes", optional, tag = "22")]
     pub sparse_tensor: Option<Bytes>,
     #[prost(float, repeated, packed = "false", tag = "7")]
