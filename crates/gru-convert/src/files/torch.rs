@@ -52,7 +52,7 @@ impl StateDict {
         expect_plain(&file, &limit).map_err(|reason| {
             // A file of another kind is no pickle with large claims.
             let mismatch = files::mismatch(PYTORCH, &name, &mut file, "");
-            let is_other = !mismatch.ends_with(": ");
+            let is_other = !mismatch.ends_with(": ") && reason != TORCH_SCRIPT;
             failed(path, if is_other { mismatch } else { reason })
         })?;
         let tensors = store.get_all_tensors().map_err(|error| {
@@ -98,6 +98,9 @@ fn pytorch(path: &Path) -> PytorchStore {
     PytorchStore::from_file(path).map_indices_contiguous(false)
 }
 
+const TORCH_SCRIPT: &str =
+    "expected a state dict, got TorchScript; save torch.jit.load(file).state_dict()";
+
 /// Returns an error for a file that may be much larger in memory than on disk: `torch.save` compresses nothing.
 fn expect_plain(mut file: &File, limit: &Limit) -> Result<(), String> {
     let mut start = Vec::new();
@@ -118,10 +121,7 @@ fn expect_plain(mut file: &File, limit: &Limit) -> Result<(), String> {
         let mut entry = archive.by_index(k).map_err(text)?;
         let name = entry.name().map_err(text)?.into_owned();
         if name.ends_with("/constants.pkl") || name.contains("/code/") {
-            return Err(
-                "expected a state dict, got TorchScript; save torch.jit.load(file).state_dict()"
-                    .into(),
-            );
+            return Err(TORCH_SCRIPT.into());
         }
         claimed = claimed.saturating_add(entry.size());
         if entry.compression() != CompressionMethod::Stored || claimed > limit.held() {

@@ -213,7 +213,7 @@ fn errors_name_the_cause() {
         ),
         (
             |_, tensors| tensors[1].dims = vec![1, 4, 3],
-            "W: expected shape [1, 9, 1], got [1, 6, 1]",
+            "R: expected [D, 3H, H], got shape [1, 4, 3]; expected a GRU, got another cell: not three gates",
         ),
         (
             |node, _| node.attribute = vec![int("hidden_size", -2)],
