@@ -8,7 +8,7 @@ use burn::{
 /// How the parameters of a [`GruBlock`](crate::GruBlock) are drawn.
 ///
 /// A Burn initializer converts: `config.with_initializer(Initializer::Zeros.into())`.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum GruInitializer {
     /// PyTorch's: every weight and bias uniform in `[−1/√H, 1/√H]`.

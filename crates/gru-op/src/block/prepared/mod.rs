@@ -6,7 +6,7 @@ mod cpu;
 use super::{
     GruBlock, GruBlockConfig, GruError,
     arguments::check_sequence,
-    gru_block::{expect_forward, layout},
+    gru_block::{expect_forward, layout, try_forward},
 };
 #[cfg(feature = "cpu-kernels")]
 use crate::op::infer::{self, Outputs};
@@ -253,15 +253,24 @@ impl PreparedGru {
     /// ```
     #[cfg(feature = "cpu-kernels")]
     pub fn stream(&self, rows: usize) -> gru_cpu::StackStream {
+        self.try_stream(rows)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`stream`](Self::stream) for blocks and devices that a user chooses.
+    ///
+    /// # Errors
+    /// [`GruError::Config`] where `stream` would panic.
+    #[cfg(feature = "cpu-kernels")]
+    pub fn try_stream(&self, rows: usize) -> Result<gru_cpu::StackStream, GruError> {
         const OP: &str = "PreparedGru::stream";
         let Some(stack) = self.stack() else {
-            panic!(
-                "{OP}: expected the backend flex or ndarray, got {:?}",
-                self.device
-            );
+            let device = &self.device;
+            let reason = format!("{OP}: expected the backend flex or ndarray, got {device:?}");
+            return Err(GruError::Config { reason });
         };
-        expect_forward(OP, self.directions());
-        gru_cpu::StackStream::new(stack.clone(), rows)
+        try_forward(OP, self.directions())?;
+        Ok(gru_cpu::StackStream::new(stack.clone(), rows))
     }
 
     /// The weights for use without Burn, on Flex and ndarray.
