@@ -141,7 +141,7 @@ fn block(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruBlock, Co
 /// becomes one parameter, and no parameter is left out.
 ///
 /// A record does not contain what a GRU computes, so build `model` with blocks of the same configuration. Parameters
-/// become the default float type of the model's device.
+/// become the default float type of the model's device. [`pytorch::load`](crate::pytorch::load) has an example.
 ///
 /// # Errors
 /// As [`import`], or if arrays and parameters do not match.

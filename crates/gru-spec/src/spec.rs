@@ -43,6 +43,7 @@ pub enum Update {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[must_use]
 #[non_exhaustive]
 pub struct GruSpec {
     /// Where the reset gate acts.

@@ -29,6 +29,7 @@ use gru_spec::{Checkpointing, Direction, GruSpec};
 /// # Ok::<_, gru_op::GruError>(())
 /// ```
 #[derive(Config, Debug, PartialEq)]
+#[must_use]
 #[non_exhaustive]
 pub struct GruBlockConfig {
     /// I, features of the input.

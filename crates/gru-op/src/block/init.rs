@@ -7,7 +7,16 @@ use burn::{
 
 /// How the parameters of a [`GruBlock`](crate::GruBlock) are drawn.
 ///
-/// A Burn initializer converts: `config.with_initializer(Initializer::Zeros.into())`.
+/// A Burn initializer converts. Keras' defaults are:
+///
+/// ```
+/// use burn::module::Initializer;
+/// use gru_op::GruBlockConfig;
+///
+/// let config = GruBlockConfig::new(3, 4)
+///     .with_initializer(Initializer::XavierUniform { gain: 1.0 }.into())
+///     .with_recurrent_initializer(Some(Initializer::Orthogonal { gain: 1.0 }.into()));
+/// ```
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum GruInitializer {

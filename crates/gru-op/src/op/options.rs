@@ -19,6 +19,7 @@ use gru_spec::{Checkpointing, Direction, Layout, Lengths, Order, Weights};
 /// assert!(weights.b_hh.is_none());
 /// ```
 #[derive(Debug, Clone)]
+#[must_use]
 #[non_exhaustive]
 pub struct GruWeights {
     /// Input weight `[I,3H]`. Without it the sequence is already projected, and `x` has `3H` features.
@@ -95,6 +96,7 @@ impl GruWeights {
 /// assert_eq!((y.dims(), state.dims()), ([n, t, h], [n, h]));
 /// ```
 #[derive(Debug, Clone, Default)]
+#[must_use]
 pub struct SequenceOptions<const D: usize> {
     pub(crate) state: Option<Tensor<D>>,
     pub(crate) padding: Padding,
