@@ -130,7 +130,7 @@ pub use self::{
 };
 /// A stream of a [`PreparedGru`], its weights without Burn, and their rounding.
 #[cfg(feature = "cpu-kernels")]
-pub use gru_cpu::{Rounding, Stack, StackStream};
+pub use gru_cpu::{Rounding, Stack, StackStream, instruction_set};
 /// What a step computes, and in which order.
 pub use gru_spec as spec;
 pub use gru_spec::{

@@ -21,6 +21,7 @@ use char_gru::sample::{self, Sampling};
 use char_gru::train::{self, Progress, Settings, Trainer};
 use clap::{Args, Parser, Subcommand};
 use gru_convert::StateDict;
+use gru_op::instruction_set;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::folder::Folder;
@@ -124,6 +125,11 @@ fn train(args: Train) -> Result<(), Error> {
     let devices = args.backend.iter().map(|name| device::open(name));
     let devices: Vec<Device> = devices.collect::<Result<_, _>>()?;
     let folder = Folder::open(&args.out, args.resume, args.overwrite)?;
+    print(format_args!(
+        "backend {}; CPU kernels: {}",
+        args.backend.join(","),
+        instruction_set()
+    ))?;
     let mut trainer = Trainer::new(args.settings, text, &devices);
     if args.resume {
         trainer.load(folder.load_checkpoint()?)?;

@@ -7,7 +7,7 @@ use burn::{
 
 /// How the parameters of a [`GruBlock`](crate::GruBlock) are drawn.
 ///
-/// A Burn initializer converts. Keras' defaults are:
+/// A Burn initializer converts. Keras draws its weights like this, and its biases are zero:
 ///
 /// ```
 /// use burn::module::Initializer;
