@@ -1,6 +1,9 @@
 //! The module: its forward passes.
 
-use super::{GruError, GruLayer, arguments::check_sequence};
+use super::{
+    GruLayer,
+    arguments::{check_sequence, expect_forward},
+};
 #[cfg(feature = "cpu-kernels")]
 use crate::op::infer::{Plain, PlainLayer, infer};
 use crate::{
@@ -10,7 +13,7 @@ use crate::{
     op::shape,
 };
 use burn::{module::Module, nn::Dropout, tensor::Tensor};
-use gru_spec::{Direction, Layout};
+use gru_spec::Layout;
 use std::iter::repeat_n;
 #[cfg(feature = "autodiff")]
 use std::sync::Once;
@@ -388,25 +391,4 @@ pub(super) fn layout(batch_first: bool) -> Layout {
     } else {
         Layout::TimeMajor
     }
-}
-
-/// Panics if a layer has the reverse direction.
-pub(super) fn expect_forward(op: &str, layers: impl Iterator<Item = Direction>) {
-    if let Err(error) = try_forward(op, layers) {
-        panic!("{error}");
-    }
-}
-
-/// Returns an error if a layer has the reverse direction.
-pub(super) fn try_forward(
-    op: &str,
-    mut layers: impl Iterator<Item = Direction>,
-) -> Result<(), GruError> {
-    if layers.all(|direction| direction == Direction::Forward) {
-        return Ok(());
-    }
-    let reason = format!(
-        "{op}: expected the forward direction in every layer, got reverse, which requires the whole sequence"
-    );
-    Err(GruError::Config { reason })
 }

@@ -93,6 +93,7 @@ fn kinks(activation: &Activation) -> [f64; 2] {
         | Activation::Affine { .. }
         | Activation::ScaledTanh { .. }
         | Activation::Softplus => [NONE, NONE],
+        other => other.unknown(),
     }
 }
 

@@ -5,8 +5,8 @@ mod cpu;
 
 use super::{
     GruBlock, GruBlockConfig, GruError,
-    arguments::check_sequence,
-    gru_block::{expect_forward, layout, try_forward},
+    arguments::{check_sequence, expect_forward, try_forward},
+    gru_block::layout,
 };
 #[cfg(feature = "cpu-kernels")]
 use crate::op::infer::{self, Outputs};
