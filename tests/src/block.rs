@@ -10,8 +10,8 @@ use burn::{
     tensor::{Bool, Device, Tensor, TensorData},
 };
 use gru_op::{
-    Direction, GruBlockConfig, GruInitializer, Reset, SequenceOptions, Update, restart,
-    starts_after,
+    Activation, Direction, GruBlockConfig, GruInitializer, GruSpec, Reset, SequenceOptions, Update,
+    restart, starts_after,
 };
 use gru_testkit::close::{Tolerance, close};
 use libtest_mimic::Trial;
@@ -178,8 +178,15 @@ fn per_gate_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
 fn orthogonal_initializer(device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let h = 7;
     let orthogonal = Initializer::Orthogonal { gain: 1.0 };
-    let config = GruBlockConfig::new(3, h).with_initializer(orthogonal.into());
+    // As in Keras, for the recurrent weight only.
+    let config = GruBlockConfig::new(3, h).with_recurrent_initializer(Some(orthogonal.into()));
     let layer = &config.init(device).layers[0];
+    let b_ih = values(layer.b_ih.as_ref().expect("a bias is the default").val());
+    if b_ih.iter().any(|&bias| bias == 0.0) {
+        return Err(format!(
+            "expected biases of the other initializer, got {b_ih:?}"
+        ));
+    }
     for gate in 0..3 {
         let weight = layer.w_hh.val().narrow(1, gate * h, h);
         let product = weight.clone().transpose().matmul(weight);
@@ -206,7 +213,31 @@ fn display() -> Result<(), String> {
     let expected = "GruBlock {d_input: 5, d_hidden: 9, num_layers: 2, bidirectional: false, \
                     dropout: 0, bias: true, batch_first: true, reset: AfterMatmul, \
                     update: Takes, params: 972}";
-    expect("display", &text[..], expected)
+    expect("display", &text[..], expected)?;
+    let gates = [Activation::Sigmoid, Activation::Softsign, Activation::Tanh];
+    let spec = GruSpec::default().with_activations(gates.into());
+    let mut block = GruBlockConfig::new(I, H)
+        .with_bidirectional(true)
+        .with_recurrent_dropout(0.25)
+        .with_zoneout(0.5)
+        .with_spec(spec.with_clip_gates(Some(3.0)).with_clip_state(Some(2.0)))
+        .init(&Device::flex());
+    let all = "batch_first: true, reset: AfterMatmul, update: Keeps, \
+               activations: [Sigmoid, Softsign, Tanh], clip_gates: 3, clip_state: 2, \
+               recurrent_dropout: 0.25, zoneout: 0.5, params";
+    let text = block.to_string();
+    if !text.contains(all) {
+        return Err(format!("expected {all}, got {text}"));
+    }
+    block.layers[1].direction = Direction::Forward;
+    block.layers[1].spec = GruSpec::default();
+    let text = block.to_string();
+    let all =
+        "clip_state: 2, none, recurrent_dropout: 0.25, zoneout: 0.5, direction: Forward, params";
+    if !text.contains(all) {
+        return Err(format!("expected {all}, got {text}"));
+    }
+    Ok(())
 }
 
 fn config_file() -> Result<(), String> {

@@ -131,8 +131,8 @@ fn configurations() -> Result<(), String> {
         ] {
             let block: GruBlock = block.map_err(|error: GruError| error.to_string())?;
             let config = config.map_err(|error| error.to_string())?;
-            let dict = gru_convert::burn::export(&block, "").map_err(text)?;
-            let read = gru_convert::burn::import(&dict, "", &config, &device).map_err(text)?;
+            let dict = gru_convert::burn_nn::export(&block, "").map_err(text)?;
+            let read = gru_convert::burn_nn::import(&dict, "", &config, &device).map_err(text)?;
             for block in [&block, &read] {
                 let equal = block.check_config(&config);
                 equal.map_err(|error| error.to_string())?;

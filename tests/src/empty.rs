@@ -138,7 +138,7 @@ fn blocks(batch: &Batch) -> Result<(), String> {
         let (y, last) = prepared.forward_with(batch.x().inner(), options);
         expect_shape("y", &y, batch.shape(H * block.directions()))?;
         expect_shape("the final state", &last, [block.layers.len(), batch.n, H])?;
-        for gates in block.gates(batch.x(), None) {
+        for gates in block.gates(batch.x(), SequenceOptions::new()) {
             expect_shape("states", &gates.states, batch.shape(H))?;
             expect_shape("update", &gates.update, batch.shape(H))?;
         }

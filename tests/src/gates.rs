@@ -1,7 +1,7 @@
 //! `gru_gates`: the states and each gate by name, compared with the oracle.
 
 use burn::tensor::{DType, Device, Tensor};
-use gru_op::{GruBlockConfig, gru_gates};
+use gru_op::{GruBlockConfig, SequenceOptions, gru_gates};
 use gru_testkit::{
     case::Case,
     close::{Tolerance, close},
@@ -59,7 +59,7 @@ fn block(batch_first: bool, device: &Device, tolerance: f64) -> Result<(), Strin
         .with_zoneout(0.5)
         .init(device);
     let x: Tensor<3> = random("x", [3, 5, 4], device);
-    let [_, last] = &block.gates(x.clone(), None)[..] else {
+    let [_, last] = &block.gates(x.clone(), SequenceOptions::new())[..] else {
         return Err("expected the gates of two layers".into());
     };
     let (states, y) = (last.states.clone(), block.forward(x, None).0);

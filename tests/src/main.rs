@@ -10,6 +10,7 @@ mod empty;
 mod files;
 mod gates;
 mod gradcheck;
+mod graph;
 mod keras_model;
 mod matrix;
 mod misuse;
@@ -68,6 +69,7 @@ const SUITES: &[Suite] = &[
     ragged::trials,
     saving::trials,
     gradcheck::trials,
+    graph::trials,
     burn_gru::trials,
     misuse::trials,
     replay::trials,

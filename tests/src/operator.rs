@@ -171,12 +171,10 @@ pub(crate) fn arguments(
         (None, None) => options,
     };
     let weights = leaves.weights.clone();
-    let weights = GruWeights {
-        w_ih: weights.w_ih.map(|w_ih| swapped(w_ih, 1, way)),
-        w_hh: swapped(weights.w_hh, 1, way),
-        b_ih: weights.b_ih.map(|bias| slice(bias, way)),
-        b_hh: weights.b_hh.map(|bias| slice(bias, way)),
-    };
+    let w_ih = weights.w_ih.map(|w_ih| swapped(w_ih, 1, way));
+    let weights = GruWeights::new(w_ih, swapped(weights.w_hh, 1, way))
+        .with_b_ih(weights.b_ih.map(|bias| slice(bias, way)))
+        .with_b_hh(weights.b_hh.map(|bias| slice(bias, way)));
     // A batch-major sequence is stored in the other layout, a time-major sequence with its features first.
     let dim = match order.layout {
         Layout::BatchMajor => 1,

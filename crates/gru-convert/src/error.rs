@@ -1,6 +1,7 @@
 //! Errors of import and export.
 
 use gru_op::GruError;
+use std::path::PathBuf;
 
 /// Why weights could not be imported or exported.
 #[derive(Debug, thiserror::Error)]
@@ -80,11 +81,11 @@ pub enum ConvertError {
         reason: String,
     },
     /// A file could not be read or written.
-    #[error("{path}: {reason}")]
+    #[error("{path}: {error}")]
     File {
         /// The path of the file.
-        path: String,
-        /// The error.
-        reason: String,
+        path: PathBuf,
+        /// The error. Its kind is `InvalidData` if the file can be read.
+        error: std::io::Error,
     },
 }

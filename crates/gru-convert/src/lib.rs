@@ -10,7 +10,7 @@
 //! | Apple's `MPSGraph` | [`mps_graph`] | `inputWeight [D·3H,I]`, `recurrentWeight [3H,H]` or `[2,3H,H]` | rows z, r, n or r, z, n | `[D·3H]`, and `[D·H]` |
 //! | oneDNN, vanilla and LBR | [`onednn`] | `[L,D,I,3,H]`, `[L,D,H,3,H]` | z, r, n | `[L,D,3,H]` or `[L,D,4,H]` |
 //! | cuDNN, one pseudo-layer | [`cudnn`] | `[H,I]`, `[H,H]` for each gate | r, z, n | six `[H]` |
-//! | Burn `Gru`, `BiGru` | [`burn`](mod@burn) | `[I,H]`, `[H,H]` for each gate | r, z, n | six `[H]` |
+//! | Burn `Gru`, `BiGru` | [`burn_nn`] | `[I,H]`, `[H,H]` for each gate | r, z, n | six `[H]` |
 //!
 //! A module of Burn in memory needs no converter: `GruBlock::try_from(gru)`.
 //!
@@ -25,7 +25,7 @@
 //! - `export(&block, prefix)` writes the arrays, which `import` reads unchanged. It returns an error if the
 //!   system cannot compute what the block does.
 //!
-//! [`pytorch::load`] and [`burn::load`] load a whole model, whose GRUs are blocks.
+//! [`pytorch::load`] and [`burn_nn::load`] load a whole model, whose GRUs are blocks.
 //!
 //! ONNX and MPSGraph describe the GRU next to the arrays, in [`onnx::Attributes`] and
 //! [`GruDescriptor`](gru_op::mps_graph::GruDescriptor). There `config` takes this description too, and
@@ -64,7 +64,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arrays;
-pub mod burn;
+pub mod burn_nn;
 pub mod cudnn;
 mod error;
 mod files;

@@ -1,7 +1,7 @@
 //! What the arrays of a file look like: GRUs and other recurrent layers, by names and shapes.
 
 use crate::{
-    burn,
+    burn_nn,
     error::ConvertError,
     keras, onednn, onnx, pytorch,
     state_dict::{StateDict, shown},
@@ -26,7 +26,7 @@ pub(crate) struct Names {
 
 const SYSTEMS: [&Names; 6] = [
     &pytorch::LOOKS,
-    &burn::LOOKS,
+    &burn_nn::LOOKS,
     &keras::LOOKS,
     &tensorflow::LOOKS,
     &onednn::LOOKS,
@@ -75,7 +75,7 @@ fn layers(dict: &StateDict, of: &Names) -> BTreeMap<String, Layer> {
 /// The recurrent layers of PyTorch and Burn that are no GRUs, each with its name.
 #[cfg(feature = "store")]
 pub(crate) fn others(dict: &StateDict) -> BTreeMap<String, &'static str> {
-    let all = [&pytorch::LOOKS, &burn::LOOKS];
+    let all = [&pytorch::LOOKS, &burn_nn::LOOKS];
     let all = all.into_iter().flat_map(|of| layers(dict, of));
     all.filter_map(|(prefix, layer)| Some((prefix, layer.other()?)))
         .collect()

@@ -137,6 +137,27 @@ fn block(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruBlock, Co
 /// The blocks in `model` must have PyTorch's reset and activations, which are the default. Parameters become the
 /// default float type of the model's device.
 ///
+/// ```no_run
+/// use burn::{module::Module, nn::{Linear, LinearConfig}, tensor::Device};
+/// use gru_convert::{StateDict, pytorch};
+/// use gru_op::{GruBlock, GruBlockConfig};
+///
+/// #[derive(Module, Debug)]
+/// struct Tagger {
+///     gru: GruBlock,
+///     head: Linear,
+/// }
+///
+/// # fn main() -> Result<(), gru_convert::ConvertError> {
+/// let device = Device::flex();
+/// let gru = GruBlockConfig::new(64, 128).init(&device);
+/// let head = LinearConfig::new(128, 10).init(&device);
+/// let dict = StateDict::from_pytorch("tagger.pt")?;
+/// let tagger = pytorch::load(dict, Tagger { gru, head })?;
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// As [`import`], or if arrays and parameters do not match.
 #[cfg(feature = "store")]

@@ -30,6 +30,7 @@ use std::{
 /// # Ok::<_, gru_convert::ConvertError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
+#[must_use]
 pub struct StateDict {
     pub(crate) tensors: BTreeMap<String, TensorData>,
     /// Why an array is left out, by name. A name that ends with a slash is a group.

@@ -140,6 +140,12 @@ pub use self::{
     stack::{Layers, Rounding, Stack, StackInputs, StackLayer, StackStream},
 };
 
+/// The instruction set of calls on this machine, for logs and reports: `"AVX-512"`, `"AVX2 with FMA"`, `"NEON"`,
+/// `"simd128"`, `"relaxed-simd"` or `"scalar"`.
+pub fn instruction_set() -> &'static str {
+    simd::Isa::best().name()
+}
+
 /// For tests.
 #[doc(hidden)]
 pub mod testing {

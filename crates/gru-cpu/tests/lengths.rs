@@ -222,7 +222,7 @@ fn stacks_and_streams() {
     }
     let bad = GruSpec::default().with_clip_gates(Some(0.0));
     let error = try_stack(of.inputs().weights, bad).unwrap_err();
-    assert_eq!(error.to_string(), bad.try_check().unwrap_err());
+    assert_eq!(error.to_string(), bad.try_check().unwrap_err().to_string());
 }
 
 const HALF: usize = 1 << (usize::BITS - 1);

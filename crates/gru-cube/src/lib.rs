@@ -94,7 +94,9 @@ mod launch;
 mod plan;
 
 pub use kernel::rule::{Starts, ZoneoutKind};
-pub use launch::{Buffers, Plan, Products, Recurrence, gates, launches, recurrent_inputs, run};
+pub use launch::{
+    Buffers, Plan, PlannedPass, Products, Recurrence, gates, launches, recurrent_inputs, run,
+};
 pub use plan::{
     error::{PlanError, Resource},
     limits::Limits,

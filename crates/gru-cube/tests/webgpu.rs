@@ -1,4 +1,4 @@
-//! Kernels on a device that has the smallest limits of WebGPU: 8 buffers, 16 KiB of shared memory, 256 units. A software
+//! Kernels on a device that has the smallest limits of WebGPU: 8 buffers, 16 KiB of shared memory, 256 threads. A software
 //! driver looks like a GPU here, so that the inferred schedules are a GPU's. A schedule or a call that does not fit is a
 //! failure.
 //!
@@ -33,7 +33,7 @@ fn the_limits_are_the_smallest() {
     let limits = Limits::of(&client());
     assert!(!limits.cpu, "{limits:?}");
     // One more buffer has sizes.
-    let got = (limits.buffers, limits.shared_bytes, limits.units);
+    let got = (limits.buffers, limits.shared_bytes, limits.threads);
     assert_eq!(got, (7, 16 << 10, 256));
 }
 

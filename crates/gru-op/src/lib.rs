@@ -60,7 +60,8 @@
 //! # Features
 //!
 //! - `flex`, `ndarray`: CPU backends, with the kernels of `gru-cpu`.
-//! - `wgpu`, `vulkan`, `metal`, `webgpu`, `cuda`, `rocm`, `cpu`: CubeCL backends, with the kernels of `gru-cube`.
+//! - `wgpu`, `vulkan`, `metal`, `webgpu`, `cuda`, `rocm`: GPU backends, with the kernels of `gru-cube`. `cpu` is CubeCL's
+//!   CPU runtime, as in Burn: for tests of GPU kernels, and slower than `flex`.
 //! - `autodiff`: training.
 //! - `store`: a block and its configuration in one file.
 //! - `remote`, `capture`: a call is one operation on a server, or in a recorded graph.
@@ -130,7 +131,7 @@ pub use self::{
 };
 /// A stream of a [`PreparedGru`], its weights without Burn, and their rounding.
 #[cfg(feature = "cpu-kernels")]
-pub use gru_cpu::{Rounding, Stack, StackStream};
+pub use gru_cpu::{Rounding, Stack, StackStream, instruction_set};
 /// What a step computes, and in which order.
 pub use gru_spec as spec;
 pub use gru_spec::{

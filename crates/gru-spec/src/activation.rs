@@ -8,6 +8,7 @@
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+#[non_exhaustive]
 pub enum Activation {
     /// `1 / (1 + e^−a)`, derivative `y (1 − y)`.
     Sigmoid,
@@ -147,6 +148,13 @@ impl Activation {
     }
 
     /// Why the derivative is not a function of the output, or `None`.
+    /// For crates that have no kernel for an activation of a later version.
+    #[doc(hidden)]
+    #[cold]
+    pub fn unknown(self) -> ! {
+        unreachable!("expected an activation that this version knows, got {self:?}")
+    }
+
     pub(crate) fn violated_requirement(&self) -> Option<&'static str> {
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
         let (ok, reason) = match *self {

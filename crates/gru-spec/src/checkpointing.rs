@@ -3,6 +3,7 @@
 /// What training keeps for backward in addition to the inputs and the states. Gradients are the same up to rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub enum Checkpointing {
     /// The gates: 4·T·N·H floats with reset-after, 3·T·N·H with reset-before.
     #[default]

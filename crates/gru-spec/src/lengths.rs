@@ -9,6 +9,7 @@ use std::{error, fmt, sync::Arc};
 
 /// The lengths of the rows of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Lengths {
     /// Every row has T steps.
     #[default]

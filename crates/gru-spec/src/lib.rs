@@ -34,6 +34,6 @@ pub use self::{
     order::{Direction, Layout, Order},
     precision::Precision,
     sizes::Sizes,
-    spec::{GruSpec, Reset, Update},
+    spec::{GruSpec, Reset, SpecError, Update},
     tensors::{GRADIENTS, Inputs, MissingInput, NAMES, PerInput, Sequence, Shape, Weights},
 };

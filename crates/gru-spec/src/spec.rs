@@ -1,6 +1,7 @@
 //! [`GruSpec`]: every convention in which GRUs differ.
 
-use crate::activation::Activations;
+use crate::activation::{Activation, Activations};
+use std::{error, fmt};
 
 /// Where the reset gate `r` acts in the candidate `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -42,6 +43,8 @@ pub enum Update {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[must_use]
+#[non_exhaustive]
 pub struct GruSpec {
     /// Where the reset gate acts.
     pub reset: Reset,
@@ -91,7 +94,6 @@ impl GruSpec {
     /// Such a clip would be infinite in that type, and some activations have no value at infinity: `∞ /
     /// (1 + ∞)` and `0 · ∞` are NaN. `largest` belongs to the type of the arithmetic, not to the storage
     /// type.
-    #[must_use]
     pub fn for_numbers_up_to(self, largest: f64) -> Self {
         let clip = |clip: Option<f64>| clip.filter(|&c| c <= largest);
         Self {
@@ -116,16 +118,16 @@ impl GruSpec {
     /// If a clip is not positive, or an activation's derivative is not a function of its output
     /// (each variant of [`Activation`](crate::Activation) states its requirement).
     pub fn check(&self) {
-        if let Err(reason) = self.try_check() {
-            panic!("{reason}");
+        if let Err(error) = self.try_check() {
+            panic!("{error}");
         }
     }
 
     /// [`check`](Self::check) for specs from files.
     ///
     /// # Errors
-    /// The text of the panic.
-    pub fn try_check(&self) -> Result<(), String> {
+    /// With the text of the panic.
+    pub fn try_check(&self) -> Result<(), SpecError> {
         for (name, clip) in [
             ("clip_gates", self.clip_gates),
             ("clip_state", self.clip_state),
@@ -133,23 +135,65 @@ impl GruSpec {
             if let Some(c) = clip
                 && (c.is_nan() || c <= 0.0)
             {
-                return Err(format!(
-                    "GruSpec: {name} must be positive, expected > 0, got {c}"
-                ));
+                return Err(SpecError::Clip { name, clip: c });
             }
         }
         let gates = self.activations;
-        for (name, activation) in [
+        for (gate, activation) in [
             ("reset", gates.reset),
             ("update", gates.update),
             ("candidate", gates.candidate),
         ] {
             if let Some(reason) = activation.violated_requirement() {
-                return Err(format!(
-                    "GruSpec: {name} activation {activation:?}: {reason}"
-                ));
+                return Err(SpecError::Activation {
+                    gate,
+                    activation,
+                    reason,
+                });
             }
         }
         Ok(())
     }
 }
+
+/// Why a [`GruSpec`] is not valid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// A clip is not positive.
+    Clip {
+        /// `clip_gates` or `clip_state`.
+        name: &'static str,
+        /// Its value.
+        clip: f64,
+    },
+    /// The parameters of an activation do not fulfil its requirement.
+    Activation {
+        /// `reset`, `update` or `candidate`.
+        gate: &'static str,
+        /// The activation.
+        activation: Activation,
+        /// The requirement.
+        reason: &'static str,
+    },
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clip { name, clip } => {
+                write!(
+                    f,
+                    "GruSpec: {name} must be positive, expected > 0, got {clip}"
+                )
+            }
+            Self::Activation {
+                gate,
+                activation,
+                reason,
+            } => write!(f, "GruSpec: {gate} activation {activation:?}: {reason}"),
+        }
+    }
+}
+
+impl error::Error for SpecError {}

@@ -103,19 +103,13 @@ impl Streams {
         })
     }
 
-    /// The inputs `[N, T]` of some rows and times, and their targets `[N·T]`.
-    pub fn window(
-        &self,
-        rows: Range<usize>,
-        times: Range<usize>,
-        device: &Device,
-    ) -> (Tensor<2, Int>, Tensor<1, Int>) {
-        let shape = [rows.len(), times.len()];
+    /// The inputs `[N, T]` of some times, and their targets `[N·T]`.
+    pub fn window(&self, times: Range<usize>, device: &Device) -> (Tensor<2, Int>, Tensor<1, Int>) {
+        let shape = [self.count, times.len()];
         let part = |ahead: usize| -> Tensor<2, Int> {
             let start = |row: usize| row * self.length + ahead;
-            let tokens = rows
-                .clone()
-                .flat_map(|row| &self.tokens[start(row)..][times.clone()]);
+            let rows = 0..self.count;
+            let tokens = rows.flat_map(|row| &self.tokens[start(row)..][times.clone()]);
             let tokens: Vec<i32> = tokens.copied().collect();
             Tensor::from_ints(TensorData::new(tokens, shape), device)
         };
@@ -130,7 +124,7 @@ mod tests {
     const ALPHABET: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 
     fn read(streams: &Streams, times: Range<usize>) -> [String; 2] {
-        let (inputs, targets) = streams.window(0..streams.count, times, &Device::flex());
+        let (inputs, targets) = streams.window(times, &Device::flex());
         let all: Vec<char> = ALPHABET.chars().collect();
         let text = |data: TensorData| data.iter::<i64>().map(|k| all[k as usize]).collect();
         [text(inputs.into_data()), text(targets.into_data())]

@@ -55,10 +55,6 @@ pub enum Error {
     /// A folder with a checkpoint, and neither `--resume` nor `--overwrite`.
     #[error("{}: contains a run; add --resume to continue it, or --overwrite to replace it", .0.display())]
     Exists(PathBuf),
-
-    /// A folder that another process uses.
-    #[error("{}: another program is training in this folder", .0.display())]
-    Locked(PathBuf),
 }
 
 impl Error {

@@ -1,6 +1,6 @@
 //! The folder of a run. Files are replaced atomically, so a killed process leaves the old or the new file.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,31 +12,14 @@ use char_gru::train::Trainer;
 
 use crate::chart;
 
-/// A folder that only this process uses.
-pub struct Folder {
-    path: PathBuf,
-    _lock: File,
-}
+/// The folder of a run.
+pub struct Folder(PathBuf);
 
 impl Folder {
     /// Creates the folder `path`, or opens it with `resume` or `overwrite`.
     pub fn open(path: &Path, resume: bool, overwrite: bool) -> Result<Self, Error> {
         fs::create_dir_all(path).map_err(Error::file(path))?;
-        // Without truncation: the file may be a link. Windows locks no file that is only open for appending.
-        let lock = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path.join("lock"));
-        let lock = lock.map_err(Error::file(path))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::Locked(path.into()),
-            TryLockError::Error(error) => Error::file(path)(error),
-        })?;
-        let folder = Self {
-            path: path.into(),
-            _lock: lock,
-        };
+        let folder = Self(path.into());
         let has_run = folder.checkpoint().exists() || folder.model().exists();
         if has_run && !resume && !overwrite {
             return Err(Error::Exists(path.into()));
@@ -46,11 +29,11 @@ impl Folder {
 
     /// The model with the lowest validation loss.
     pub fn model(&self) -> PathBuf {
-        self.path.join("model.safetensors")
+        self.0.join("model.safetensors")
     }
 
     fn checkpoint(&self) -> PathBuf {
-        self.path.join("checkpoint")
+        self.0.join("checkpoint")
     }
 
     /// Saves the model of `trainer`.
@@ -70,9 +53,9 @@ impl Folder {
 
         let line = |step| serde_json::to_string(step).expect("a step is JSON") + "\n";
         let log: String = trainer.progress.steps.iter().map(line).collect();
-        write(&self.path.join("log.jsonl"), log.as_bytes())?;
+        write(&self.0.join("log.jsonl"), log.as_bytes())?;
         let chart = chart::losses(&trainer.progress).expect("plotters draws to memory");
-        write(&self.path.join("loss.svg"), chart.as_bytes())
+        write(&self.0.join("loss.svg"), chart.as_bytes())
     }
 
     /// Reads the last checkpoint.

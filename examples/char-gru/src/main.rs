@@ -21,6 +21,7 @@ use char_gru::sample::{self, Sampling};
 use char_gru::train::{self, Progress, Settings, Trainer};
 use clap::{Args, Parser, Subcommand};
 use gru_convert::StateDict;
+use gru_op::instruction_set;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::folder::Folder;
@@ -72,10 +73,9 @@ struct Train {
     #[arg(long, value_name = "K")]
     max_steps: Option<usize>,
 
-    /// Where to compute: flex, ndarray, wgpu, vulkan, metal, webgpu, cuda or rocm. Each of several devices, as in
-    /// cuda:0,cuda:1, computes some of the streams
-    #[arg(long, default_value = "flex", value_delimiter = ',')]
-    backend: Vec<String>,
+    /// Where to compute: flex, ndarray, wgpu, vulkan, metal, webgpu, cuda or rocm, or a device with a number, as cuda:1
+    #[arg(long, default_value = "flex")]
+    backend: String,
 
     #[command(flatten)]
     settings: Settings,
@@ -121,10 +121,14 @@ fn train(args: Train) -> Result<(), Error> {
         None => lipsum::LIBER_PRIMUS.to_string(),
     };
     let text = Text::new(&text, args.settings.batch, args.settings.seq)?;
-    let devices = args.backend.iter().map(|name| device::open(name));
-    let devices: Vec<Device> = devices.collect::<Result<_, _>>()?;
+    let device = device::open(&args.backend)?;
     let folder = Folder::open(&args.out, args.resume, args.overwrite)?;
-    let mut trainer = Trainer::new(args.settings, text, &devices);
+    print(format_args!(
+        "backend {}; CPU kernels: {}",
+        args.backend,
+        instruction_set()
+    ))?;
+    let mut trainer = Trainer::new(args.settings, text, &device);
     if args.resume {
         trainer.load(folder.load_checkpoint()?)?;
         let done = trainer.progress.steps.len();

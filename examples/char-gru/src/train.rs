@@ -117,14 +117,13 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// A run on `devices`. The parameters are drawn on the CPU, so that a seed gives the same model on all devices.
-    pub fn new(settings: Settings, text: Text, devices: &[Device]) -> Self {
+    /// A run on a device. The parameters are drawn on the CPU, so that a seed gives the same model on all devices.
+    pub fn new(settings: Settings, text: Text, device: &Device) -> Self {
         let cpu = Device::flex().autodiff();
         cpu.seed(settings.seed);
         let model = CharGru::new(&settings, text.vocabulary.characters().len(), &cpu);
-        let training = devices.iter().map(|device| device.clone().autodiff());
         Self {
-            learner: Learner::new(model, training.collect()),
+            learner: Learner::new(model, device.clone().autodiff()),
             progress: Progress::default(),
             settings,
             text,
@@ -162,14 +161,14 @@ impl Trainer {
         let done = self.progress.steps.len();
         let (epoch, window) = (done / self.windows(), done % self.windows());
         if window == 0 {
-            self.learner.states.clear(); // the streams start again
+            self.learner.state = None; // the streams start again
         }
         let mut rng = StdRng::seed_from_u64(seed.wrapping_add(epoch as u64));
         let offset = rng.random_range(0..=self.slack()) + window * seq;
         let learning_rate = learning_rate(lr, done, self.steps());
-        self.learner.seed(seed.wrapping_add(done as u64));
+        self.learner.device.seed(seed.wrapping_add(done as u64));
         let times = offset..offset + seq;
-        let outcome = self.learner.step(&self.text.train, times, learning_rate)?;
+        let outcome = self.learner.step(&self.text.train, times, learning_rate);
         let outcome = read(outcome).await?;
         let (loss, gradient_norm) = (outcome[0], outcome[1]);
         if !(loss.is_finite() && gradient_norm.is_finite()) {
@@ -193,7 +192,7 @@ impl Trainer {
     /// # Errors
     /// If a device reports an error, or if the loss is not finite.
     pub async fn validate(&mut self) -> Result<bool, Error> {
-        let device = self.learner.devices[0].clone().inner();
+        let device = self.learner.device.clone().inner();
         let (model, seq) = (self.learner.model.valid(), self.settings.seq);
         let loss = evaluate(&model, &self.text.validation, seq, &device).await?;
         let (done, validations) = (self.progress.steps.len(), &mut self.progress.validations);
@@ -225,7 +224,7 @@ pub async fn evaluate(
     for start in (0..streams.length).step_by(seq) {
         let times = start..streams.length.min(start + seq);
         let characters = times.len() as f64;
-        let (inputs, targets) = streams.window(0..streams.count, times, device);
+        let (inputs, targets) = streams.window(times, device);
         let (scores, next) = model.forward(inputs, state);
         state = Some(next);
         let loss = read(cross_entropy.forward(scores, targets)).await?;
@@ -253,7 +252,7 @@ mod tests {
         let text = Text::new(&"abcd ".repeat(40), 2, 8).unwrap();
         let settings =
             Settings::parse_from("char-gru --embed=4 --hidden=6 --batch=2 --seq=8".split(' '));
-        let mut trainer = Trainer::new(settings, text, &[Device::flex()]);
+        let mut trainer = Trainer::new(settings, text, &Device::flex());
         let weight = &mut trainer.learner.model.head.weight;
         *weight = weight.clone().map(|weight| weight * f32::NAN);
         let validated = read_sync(trainer.validate());

@@ -1,6 +1,6 @@
 //! Runs the program as a user does.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{thread::sleep, time::Duration};
@@ -117,25 +117,6 @@ fn ctrl_c_saves_a_checkpoint() {
 }
 
 #[test]
-fn several_devices_learn_what_one_learns() {
-    let folder = tempfile::tempdir().unwrap();
-    let train = |out: &str, backend: &str| {
-        let train = TRAIN.replace("--dropout 0.1", "--dropout 0 --layers 2 --max-steps 10");
-        run(
-            folder.path(),
-            &format!("{train} --out {out} --backend {backend}"),
-        );
-        losses(&folder.path().join(out))
-    };
-    let expected = train("one", "flex");
-    let got = train("three", "flex,flex,flex"); // two rows, two rows, none
-    assert!(
-        got.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5),
-        "{got:?} {expected:?}"
-    );
-}
-
-#[test]
 fn wrong_arguments_and_files_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -159,9 +140,7 @@ fn wrong_arguments_and_files_are_errors() {
     fails(folder, &resume(""), "damaged");
     fs::remove_file(&checkpoint).unwrap();
     fails(folder, &train, "--resume to continue it, or --overwrite");
-    let lock = File::open(folder.join("run/lock")).unwrap();
-    lock.lock().unwrap();
-    fails(folder, &format!("{train} --overwrite"), "another program");
+    run(folder, &format!("{train} --overwrite --max-steps 1"));
 
     fs::write(folder.join("short"), "short").unwrap();
     fs::write(folder.join("latin"), b"caf\xe9").unwrap();

@@ -108,7 +108,7 @@ fn page(gpu: bool) -> Outcome {
     let there: Vec<f64> = serde_json::from_value(js(&tab, "losses")?)?;
     let settings = Settings::parse_from(iter::once("char-gru").chain(settings.split(' ')));
     let text = Text::new(&text, settings.batch, settings.seq)?;
-    let mut trainer = Trainer::new(settings, text, &[Device::flex()]);
+    let mut trainer = Trainer::new(settings, text, &Device::flex());
     assert_eq!(there.len(), trainer.steps());
     for there in &there {
         let here = f64::from(read_sync(trainer.step())?.loss);

@@ -29,7 +29,7 @@ fn several_modules() {
 
     let device = Device::flex();
     let one =
-        |i, prefix| gru_convert::burn::export(&GruBlockConfig::new(i, 16).init(&device), prefix);
+        |i, prefix| gru_convert::burn_nn::export(&GruBlockConfig::new(i, 16).init(&device), prefix);
     let mut dict = one(8, "enc.0.there.")?;
     dict.extend(one(8, "enc.0.back.")?);
     block!();

@@ -79,7 +79,7 @@ pub fn are_quoted() -> Result<(), Box<dyn Error>> {
     dict.insert("weight", linear.weight.val().into_data());
     dict.insert("fc.bias", linear.bias.as_ref().unwrap().val().into_data());
     quoted(
-        &gru_convert::burn::load(dict, linear)
+        &gru_convert::burn_nn::load(dict, linear)
             .unwrap_err()
             .to_string(),
     );

@@ -135,8 +135,8 @@ const CASES: &[ErrorCase] = &[
     ),
     (
         || {
-            let dict = gru_convert::burn::export(&block(config()), "a.")?;
-            gru_convert::burn::config(&dict, "a").map(|_| ())
+            let dict = gru_convert::burn_nn::export(&block(config()), "a.")?;
+            gru_convert::burn_nn::config(&dict, "a").map(|_| ())
         },
         "a.new_gate.hidden_transform.bias: not expected; {burn}; expected the prefix of a GRU, got \"a\"; there are \"a.\"",
     ),

@@ -136,7 +136,7 @@ pub const BLOCK: &[Misuse] = &[
         || {
             let mut block = init(config());
             block.layers.clear();
-            block.gates(zeros([N, T, I]), None);
+            block.gates(zeros([N, T, I]), SequenceOptions::new());
         },
         "GruBlock::gates: layers must have one entry for each layer and direction, expected 1, got 0",
     ),

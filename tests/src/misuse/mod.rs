@@ -114,6 +114,14 @@ const SEQUENCE: &[Misuse] = &[
         "gru_sequence_with: mask [N, T] must be [2, 3], got [3, 2]",
     ),
     (
+        || with(|o| o.lengths(&[3, 2]).mask(zeros([N, T]).greater_elem(1))),
+        "SequenceOptions: expected lengths or a mask, got both",
+    ),
+    (
+        || with(|o| o.mask(zeros([N, T]).greater_elem(1)).lengths(&[3, 2])),
+        "SequenceOptions: expected lengths or a mask, got both",
+    ),
+    (
         || with(|o| o.zoneout(zeros([N, T, 2]))),
         "gru_sequence_with: zoneout [N, T, H] or [N, T, 1] must be [2, 3, 5], got [2, 3, 2]",
     ),

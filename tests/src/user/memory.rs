@@ -71,7 +71,7 @@ fn constants(device: &Device) -> Result<(), String> {
     let gru = GruBlockConfig::new(i, h).init(device);
     let (x, state) = (leaf([n, t, i], device), leaf([1, n, h], device));
     flat("gates", 1_000, || {
-        gru.gates(x.clone(), Some(state.clone()));
+        gru.gates(x.clone(), SequenceOptions::new().state(state.clone()));
     })?;
     let (weights, spec) = (gru.layers[0].weights(), gru.layers[0].spec);
     let (rows, steps) = (leaf([n, h], device), leaf([n, t], device).greater_elem(0));

@@ -9,7 +9,7 @@ use burn::{
     module::Module,
     tensor::{DType, Device},
 };
-use gru_op::{GruBlockConfig, Precision};
+use gru_op::{GruBlockConfig, Precision, SequenceOptions};
 
 pub const TESTS: &[(&str, Test)] = &[("quantized", quantized)];
 
@@ -26,7 +26,10 @@ fn quantized(device: &Device) -> Result<(), String> {
     let run = |block: &gru_op::GruBlock| {
         let (y, state) = block.forward(x.clone(), None);
         let (step, _) = block.step(x.clone().narrow(1, 0, 1).reshape([N, I]), None);
-        let reset = block.gates(x.clone(), None).remove(1).reset;
+        let reset = block
+            .gates(x.clone(), SequenceOptions::new())
+            .remove(1)
+            .reset;
         let (prepared, _) = block.prepare(Precision::Full).forward(x.clone(), None);
         let [y, prepared] = [y, prepared].map(values);
         [y, values(state), values(step), values(reset), prepared]

@@ -5,7 +5,7 @@ use crate::{error::ConvertError, state_dict::StateDict};
 use burn::tensor::{Bytes, TensorData};
 use burn_store::{bridge, burn_pack::Reader};
 use gru_op::files::{self, BURNPACK, CONFIG, Limit};
-use std::{io::Cursor, path::Path};
+use std::{fmt::Display, io::Cursor, path::Path};
 
 impl StateDict {
     /// Reads the parameters of a record that Burn's `save_file` or `BurnpackStore` wrote.
@@ -15,11 +15,11 @@ impl StateDict {
     /// write it: there Burn 0.22 writes numbers in the byte order of the machine, and the file does not say which.
     pub fn from_burnpack(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let failed = |error: &dyn std::fmt::Display| failed(path.display(), error);
-        let bytes = files::read(path).map_err(|e| failed(&e))?;
+        let bytes = files::read(path).map_err(|e| failed(path, e))?;
+        let invalid = |reason: &dyn Display| failed(path, files::invalid(reason));
         let bytes = Bytes::from_elems(bytes).shared();
         let reader = Reader::from_bytes(bytes.clone()).map_err(|e| {
-            failed(&files::mismatch(
+            invalid(&files::mismatch(
                 BURNPACK,
                 &path.to_string_lossy(),
                 &mut Cursor::new(&bytes[..]),
@@ -29,16 +29,16 @@ impl StateDict {
         if cfg!(target_endian = "big") && !reader.metadata().contains_key(CONFIG) {
             let reason = "expected a file of GruBlock::save_with_config, got one of Burn, whose byte order is unknown on \
                           big-endian machines; use safetensors";
-            return Err(failed(&reason));
+            return Err(invalid(&reason));
         }
-        let tensors = reader.into_tensors().map_err(|e| failed(&e))?;
+        let tensors = reader.into_tensors().map_err(|e| invalid(&e))?;
         let (mut dict, mut limit) = (Self::new(), Limit::new(bytes.len() as u64));
         for tensor in tensors {
             let name = tensor.name.clone();
             // Arrays may share bytes of the file.
             let data = match limit.claim_array(tensor.shape.len(), tensor.byte_len() as u64) {
                 Ok(()) => {
-                    let data = bridge::into_data(tensor).map_err(|e| failed(&e))?;
+                    let data = bridge::into_data(tensor).map_err(|e| invalid(&e))?;
                     let (bytes, shape, dtype) = data.into_parts();
                     let bytes = files::native(bytes, dtype);
                     checked(TensorData::from_bytes(bytes, shape, dtype))

@@ -47,7 +47,7 @@ impl StateDict {
     /// If the file is invalid, or if its groups are nested too deep or contain each other.
     pub fn from_keras(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let bytes = files::read(path).map_err(|e| failed(path.display(), e))?;
+        let bytes = files::read(path).map_err(|e| failed(path, e))?;
         Self::from_keras_bytes(path.display().to_string(), bytes)
     }
 
@@ -64,7 +64,7 @@ impl StateDict {
             Ok(bytes)
         };
         let dict = bytes.and_then(|bytes| on_large_stack(|| read(&name, bytes, limit)));
-        dict.map_err(|reason| failed(&name, reason))
+        dict.map_err(|reason| failed(&name, files::invalid(reason)))
     }
 }
 

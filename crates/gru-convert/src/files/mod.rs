@@ -15,14 +15,14 @@ mod torch;
 use crate::error::ConvertError;
 #[cfg(any(feature = "store", feature = "npz"))]
 use burn::tensor::{DType, TensorData};
+#[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
+use std::{io, path::Path};
 
 /// A file that could not be read or written.
 #[cfg(any(feature = "store", feature = "npz", feature = "keras"))]
-fn failed(path: impl std::fmt::Display, reason: impl std::fmt::Display) -> ConvertError {
-    ConvertError::File {
-        path: path.to_string(),
-        reason: reason.to_string(),
-    }
+fn failed(path: impl AsRef<Path>, error: io::Error) -> ConvertError {
+    let path = path.as_ref().into();
+    ConvertError::File { path, error }
 }
 
 #[cfg(any(feature = "store", feature = "npz", feature = "keras"))]

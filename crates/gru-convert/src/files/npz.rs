@@ -31,7 +31,7 @@ impl StateDict {
     /// If the file is invalid or contains anything except arrays, or if an array claims to be larger than it is.
     pub fn from_npz(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let file = files::open(path).map_err(|e| failed(path.display(), e))?;
+        let file = files::open(path).map_err(|e| failed(path, e))?;
         Self::from_npz_reader(path.display().to_string(), BufReader::new(file))
     }
 
@@ -45,7 +45,7 @@ impl StateDict {
         reader: impl Read + Seek,
     ) -> Result<Self, ConvertError> {
         let name = name.into();
-        read(&name, reader).map_err(|reason| failed(name, reason))
+        read(&name, reader).map_err(|reason| failed(&name, files::invalid(reason)))
     }
 }
 

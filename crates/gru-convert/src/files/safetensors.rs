@@ -39,7 +39,7 @@ impl StateDict {
     /// If the file cannot be read as a safetensors file.
     pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let bytes = files::read(path).map_err(|e| failed(path.display(), e))?;
+        let bytes = files::read(path).map_err(|e| failed(path, e))?;
         Self::from_safetensors_bytes(path, bytes)
     }
 
@@ -54,7 +54,7 @@ impl StateDict {
     ) -> Result<Self, ConvertError> {
         let bytes = Bytes::from_elems(bytes).shared();
         let name = name.as_ref().display().to_string();
-        read(&name, &bytes).map_err(|reason| failed(&name, reason))
+        read(&name, &bytes).map_err(|reason| failed(&name, files::invalid(reason)))
     }
 
     /// Writes a safetensors file, completely or not at all.
@@ -63,15 +63,17 @@ impl StateDict {
     /// If the file cannot be written, or if an array does not contain floating-point numbers.
     pub fn to_safetensors(&self, path: impl AsRef<Path>) -> Result<(), ConvertError> {
         let path = path.as_ref();
-        let failed = |error: &dyn std::fmt::Display| failed(path.display(), error);
+        let failed = |error: io::Error| failed(path, error);
         let views: Result<Vec<_>, _> = self.tensors.iter().map(view).collect();
-        let bytes = safetensors::serialize(views?, None).map_err(|e| failed(&e))?;
-        let (guard, mut file) = AtomicFile::create(path).map_err(|e| failed(&e))?;
-        file.write_all(&bytes).map_err(|e| failed(&e))?;
+        let bytes = safetensors::serialize(views?, None);
+        let bytes = bytes.map_err(|e| failed(files::invalid(e)))?;
+        let created = AtomicFile::create(path);
+        let (guard, mut file) = created.map_err(|e| failed(files::invalid(e)))?;
+        file.write_all(&bytes).map_err(failed)?;
         // Only this handle reports late write errors.
-        file.sync_all().map_err(|e| failed(&e))?;
+        file.sync_all().map_err(failed)?;
         drop(file);
-        guard.commit().map_err(|e| failed(&e))
+        guard.commit().map_err(|e| failed(files::invalid(e)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod scan;
 
-use super::{checked, text};
+use super::{checked, failed, text};
 use crate::{error::ConvertError, state_dict::StateDict};
 use burn_store::{ModuleStore, PytorchStore, PytorchStoreError, bridge, pytorch::PytorchError};
 use gru_op::files::{self, Limit, PYTORCH};
@@ -39,21 +39,21 @@ impl StateDict {
         let path = path.as_ref();
         let dict = Self::from_store(pytorch(path).with_top_level_key(key), path, key)?;
         if dict.tensors.is_empty() {
-            return Err(failed(path, format!("{key}: expected tensors, got none")));
+            return Err(invalid(path, format!("{key}: expected tensors, got none")));
         }
         Ok(dict)
     }
 
     /// The tensors of a PyTorch file.
     fn from_store(mut store: PytorchStore, path: &Path, key: &str) -> Result<Self, ConvertError> {
-        let mut file = files::open(path).map_err(|reason| failed(path, reason))?;
+        let mut file = files::open(path).map_err(|e| failed(path, e))?;
         let mut limit = Limit::new(file.metadata().map_err(|e| failed(path, e))?.len());
         let name = path.to_string_lossy();
         expect_plain(&file, &limit).map_err(|reason| {
             // A file of another kind is no pickle with large claims.
             let mismatch = files::mismatch(PYTORCH, &name, &mut file, "");
             let is_other = !mismatch.ends_with(": ") && reason != TORCH_SCRIPT;
-            failed(path, if is_other { mismatch } else { reason })
+            invalid(path, if is_other { mismatch } else { reason })
         })?;
         let tensors = store.get_all_tensors().map_err(|error| {
             let reason = match &error {
@@ -62,13 +62,13 @@ impl StateDict {
                     let keys = text
                         .split_once("keys: ")
                         .map_or(text.as_str(), |(_, keys)| keys);
-                    return failed(
+                    return invalid(
                         path,
                         format!("expected one of the keys {keys}, got {key:?}"),
                     );
                 }
                 PytorchStoreError::Reader(PytorchError::InvalidFormat(_)) if !key.is_empty() => {
-                    return failed(
+                    return invalid(
                         path,
                         format!("{key}: expected a dictionary with this key; {error}"),
                     );
@@ -78,13 +78,13 @@ impl StateDict {
                 }
                 other => other.to_string(),
             };
-            failed(path, files::mismatch(PYTORCH, &name, &mut file, reason))
+            invalid(path, files::mismatch(PYTORCH, &name, &mut file, reason))
         })?;
         let mut dict = Self::new();
         for (name, tensor) in tensors {
             let bytes = tensor.byte_len() as u64;
             let data = match limit.claim_array(tensor.shape.len(), bytes) {
-                Ok(()) => checked(bridge::to_data(tensor).map_err(|e| failed(path, e))?),
+                Ok(()) => checked(bridge::to_data(tensor).map_err(|e| invalid(path, e))?),
                 Err(reason) => Err(reason),
             };
             dict.insert_read(name, data);
@@ -138,8 +138,8 @@ fn expect_plain(mut file: &File, limit: &Limit) -> Result<(), String> {
     Ok(())
 }
 
-fn failed(path: &Path, error: impl std::fmt::Display) -> ConvertError {
-    super::failed(path.display(), error)
+fn invalid(path: &Path, reason: impl std::fmt::Display) -> ConvertError {
+    failed(path, files::invalid(reason))
 }
 
 #[cfg(test)]

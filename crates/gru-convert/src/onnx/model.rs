@@ -13,7 +13,7 @@ use gru_op::{
 use prost::{Message, bytes::Bytes};
 use std::{
     collections::BTreeMap,
-    io::Cursor,
+    io::{self, Cursor},
     path::{Path, PathBuf},
 };
 
@@ -91,20 +91,19 @@ impl Model {
     /// another type.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
-        let failed = |reason: String| ConvertError::File {
-            path: path.display().to_string(),
-            reason,
+        let failed = |error: io::Error| ConvertError::File {
+            path: path.into(),
+            error,
         };
         let file = files::open(path).map_err(failed)?;
-        let size = file.metadata().map_err(|e| failed(e.to_string()))?.len();
+        let size = file.metadata().map_err(failed)?.len();
         if size > MAX_FILE {
-            return Err(failed(format!(
-                "expected at most {MAX_FILE} bytes, as ONNX has it, got {size}"
-            )));
+            let reason = format!("expected at most {MAX_FILE} bytes, as ONNX has it, got {size}");
+            return Err(failed(files::invalid(reason)));
         }
         let bytes = files::read(path).map_err(failed)?;
         Self::read(bytes.into(), Some(path.to_owned())).map_err(|error| match error {
-            ConvertError::Model { reason } => failed(reason),
+            ConvertError::Model { reason } => failed(files::invalid(reason)),
             other => other,
         })
     }

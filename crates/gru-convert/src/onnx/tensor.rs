@@ -187,13 +187,10 @@ fn external(
         ))
     })?;
     let failed = |error: std::io::Error| ConvertError::File {
-        path: path.display().to_string(),
-        reason: error.to_string(),
+        path: path.clone(),
+        error,
     };
-    let mut file = files::open(&path).map_err(|reason| ConvertError::File {
-        path: path.display().to_string(),
-        reason,
-    })?;
+    let mut file = files::open(&path).map_err(failed)?;
     let held = file.metadata().map_err(failed)?.len();
     if offset.checked_add(length).is_none_or(|end| end > held) {
         return Err(broken(format!(

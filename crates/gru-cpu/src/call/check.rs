@@ -135,7 +135,11 @@ fn try_len<E>(
     }
 }
 
-fn length(tensor: &'static str, actual: usize, expected: usize) -> Result<(), CallError> {
+pub(crate) fn length(
+    tensor: &'static str,
+    actual: usize,
+    expected: usize,
+) -> Result<(), CallError> {
     if actual == expected {
         Ok(())
     } else {

@@ -2,17 +2,14 @@
 
 use std::{error, fmt};
 
-use crate::spec::{LengthsError, Sizes};
+use crate::spec::{LengthsError, Sizes, SpecError};
 
 /// Why a call cannot be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum CallError {
-    /// [`GruSpec::check`](crate::spec::GruSpec::check) rejects the spec.
-    Spec {
-        /// Its reason.
-        reason: String,
-    },
+    /// The spec is not valid.
+    Spec(SpecError),
     /// The buffers of these sizes exceed the address space.
     TooLarge {
         /// The sizes.
@@ -43,7 +40,7 @@ pub enum CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Spec { reason } => f.write_str(reason),
+            Self::Spec(error) => error.fmt(f),
             Self::TooLarge { sizes } => {
                 let Sizes { n, t, i, h } = sizes;
                 write!(

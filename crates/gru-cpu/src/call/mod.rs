@@ -6,7 +6,7 @@ mod ragged;
 
 pub(crate) use self::check::{
     check_backward, check_forward, check_len, check_sizes, check_weights, features, gradient_lens,
-    or_panic,
+    length, or_panic,
 };
 pub use self::error::CallError;
 pub(crate) use self::ragged::{LiveRows, Ragged, Sorted};

@@ -215,6 +215,7 @@ fn value<E: Lanes, S: Simd>(simd: S, activation: Activation, a: E::V<S>) -> E::V
             let e = E::exp_negative(simd, E::vneg(simd, E::vabs(simd, a)));
             E::vadd(simd, E::at_least(simd, a, zero), ln_1p::<E, S>(simd, e))
         }
+        other => other.unknown(),
     }
 }
 
@@ -253,5 +254,6 @@ fn slope<E: Lanes, S: Simd>(simd: S, activation: Activation, y: E::V<S>) -> E::V
             let y = E::at_least(simd, y, zero);
             E::vneg(simd, E::exp_m1_negative(simd, E::vneg(simd, y)))
         }
+        other => other.unknown(),
     }
 }

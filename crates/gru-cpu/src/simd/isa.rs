@@ -5,10 +5,10 @@ use crate::tuning;
 use pulp::{Scalar, Simd, WithSimd};
 use std::{cell::Cell, marker::PhantomData};
 
-/// Defines all instruction sets except [`Isa::Scalar`]: name, vectors, and the targets that have them. The best set of
+/// Defines all instruction sets except [`Isa::Scalar`]: names, vectors, and the targets that have them. The best set of
 /// each target is last.
 macro_rules! instruction_sets {
-    ($($(#[$doc:meta])* $name:ident: $simd:path, $target:meta;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal: $simd:path, $target:meta;)+) => {
         /// An instruction set that tests force with [`Isa::run`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Isa {
@@ -43,6 +43,13 @@ macro_rules! instruction_sets {
         }
 
         impl Arch {
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    Self::Scalar => "scalar",
+                    $(#[cfg($target)] Self::$name(_) => $text,)+
+                }
+            }
+
             /// Runs `op` with this instruction set.
             #[inline(always)]
             pub(crate) fn dispatch<Op: WithSimd>(self, op: Op) -> Op::Output {
@@ -57,15 +64,15 @@ macro_rules! instruction_sets {
 
 instruction_sets! {
     /// AVX2 with FMA.
-    V3: pulp::x86::V3, any(target_arch = "x86", target_arch = "x86_64");
+    V3 = "AVX2 with FMA": pulp::x86::V3, any(target_arch = "x86", target_arch = "x86_64");
     /// AVX-512.
-    V4: pulp::x86::V4, any(target_arch = "x86", target_arch = "x86_64");
+    V4 = "AVX-512": pulp::x86::V4, any(target_arch = "x86", target_arch = "x86_64");
     /// The 128-bit vectors of AArch64.
-    Neon: pulp::aarch64::Neon, target_arch = "aarch64";
+    Neon = "NEON": pulp::aarch64::Neon, target_arch = "aarch64";
     /// The 128-bit vectors of WebAssembly.
-    Simd128: pulp::wasm::Simd128, all(target_family = "wasm", target_feature = "simd128");
+    Simd128 = "simd128": pulp::wasm::Simd128, all(target_family = "wasm", target_feature = "simd128");
     /// [`Simd128`](Self::Simd128) with a multiply-add that the engine may fuse.
-    RelaxedSimd: pulp::wasm::RelaxedSimd, all(
+    RelaxedSimd = "relaxed-simd": pulp::wasm::RelaxedSimd, all(
         target_family = "wasm", target_feature = "relaxed-simd", feature = "relaxed-simd"
     );
 }
@@ -97,7 +104,7 @@ impl Isa {
     }
 
     /// The best instruction set of this machine.
-    fn best() -> Arch {
+    pub(crate) fn best() -> Arch {
         let best = Self::ALL.into_iter().rev().find_map(Self::arch);
         best.unwrap_or(Arch::Scalar)
     }

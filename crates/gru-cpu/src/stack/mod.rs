@@ -143,8 +143,7 @@ impl StackSizes {
                 "{op}: zoneout of layer {k}, expected 0 to 1, got {}",
                 layer.zoneout
             );
-            let checked = layer.spec.try_check();
-            checked.map_err(|reason| CallError::Spec { reason })?;
+            layer.spec.try_check().map_err(CallError::Spec)?;
             let sizes = all.of_layer(k, [1, 1]);
             check_sizes(&sizes)?;
             check_weights(&layer.weights, &sizes)?;

@@ -2,7 +2,7 @@
 
 use super::Stack;
 use crate::{
-    call::{check_len, check_sizes, or_panic},
+    call::{CallError, check_sizes, length, or_panic},
     pass::StepMemory,
     product::Buffer,
     spec::Direction,
@@ -60,8 +60,19 @@ impl StackStream {
     /// # Panics
     /// If `x` has the wrong number of elements.
     pub fn step(&mut self, x: &[f32]) -> &[f32] {
+        if let Err(error) = self.try_step(x) {
+            panic!("gru_cpu::StackStream::step: {error}");
+        }
+        self.last()
+    }
+
+    /// [`step`](Self::step) for a thread that must not panic, such as an audio callback.
+    ///
+    /// # Errors
+    /// [`CallError::Length`] if `x` has the wrong number of elements. The states stay as they are.
+    pub fn try_step(&mut self, x: &[f32]) -> Result<&[f32], CallError> {
         let (stack, units) = (&self.stack, self.n * self.stack.sizes.h);
-        check_len("gru_cpu::StackStream::step", "x", x, self.n * stack.sizes.i);
+        length("x", x.len(), self.n * stack.sizes.i)?;
         let [states, next] = &mut self.states;
         let (states, next) = (states.as_ref(), next.as_mut());
         for (k, (layer, memory)) in stack.layers.iter().zip(&mut self.memory).enumerate() {
@@ -71,8 +82,13 @@ impl StackStream {
             layer.prepared.step(self.n, [x, state], new, memory);
         }
         self.states.swap(0, 1);
+        Ok(self.last())
+    }
+
+    /// The states of the last layer.
+    fn last(&self) -> &[f32] {
         let state = self.state();
-        &state[state.len() - units..]
+        &state[state.len() - self.n * self.stack.sizes.h..]
     }
 
     /// N, the number of rows.

@@ -52,6 +52,7 @@ impl Phi {
             Activation::Elu { alpha } => Self::Elu(n(alpha)),
             Activation::Softsign => Self::Softsign,
             Activation::Softplus => Self::Softplus,
+            other => other.unknown(),
         }
     }
 }

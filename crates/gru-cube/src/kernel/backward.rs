@@ -7,14 +7,14 @@ use super::{
     sequence::{SequenceKernel, zero_vectors},
     step::blend_back,
     tensors::{
-        Backward, from_end, is_mark_of_skip, kept_share, mark_of, mask_of, place_at,
-        previous_state, strides, time_of,
+        Backward, code_of, from_end, kept_share, mask_of, place_at, previous_state, skips, starts,
+        strides, time_of,
     },
 };
 use cubecl::prelude::*;
 
 /// Values that a step reads for each row and hidden unit: r, z, n, q_n, the previous state, the upstream
-/// gradient, and the mark ([`mark_of`]).
+/// gradient, and the code ([`code_of`]).
 const READ: usize = 7;
 
 /// Values that a thread keeps for the columns it owns: `[c·rows + b]`.
@@ -34,8 +34,8 @@ struct Step {
     r: Array<f32>,
     /// The masked previous state.
     g: Array<f32>,
-    /// See [`mark_of`].
-    mark: Array<f32>,
+    /// See [`code_of`].
+    code: Array<f32>,
 }
 
 /// Steps `first..last` of a [backward pass](crate::Buffers::Backward), from the last to the first. `d_h0` hands the gradient of the
@@ -118,9 +118,9 @@ pub(crate) fn gru_backward_sequence<F: Float, R: Size>(
                 let at = comptime!(c * rows + b);
                 let (v, w) = comptime!((b / threads.width, b % threads.width));
                 let through = owned.mask[at] * dg[comptime!(c * threads.vectors() + v)].extract(w);
-                owned.dh[at] += select(is_mark_of_skip(step.mark[at], rule), 0.0f32, through);
+                owned.dh[at] += select(skips(step.code[at], rule.starts), 0.0f32, through);
                 if comptime!(rule.starts != Starts::None) {
-                    let starts = step.mark[at] >= 2.0;
+                    let starts = starts(step.code[at]);
                     #[comptime]
                     if let ComptimeOption::Some(d_start) = owned.d_start.as_mut() {
                         d_start[at] += select(starts, owned.dh[at], 0.0f32);
@@ -141,7 +141,7 @@ pub(crate) fn gru_backward_sequence<F: Float, R: Size>(
 
     #[unroll]
     for c in 0..owned_columns {
-        let j = UNIT_POS as usize + c * comptime!(threads.units());
+        let j = UNIT_POS as usize + c * comptime!(threads.count());
         #[unroll]
         for b in 0..rows {
             let row = CUBE_POS * rows + b;
@@ -171,7 +171,7 @@ fn load_owned<F: Float>(
     #[unroll]
     for c in 0..columns {
         let j = min(
-            UNIT_POS as usize + c * comptime!(threads.units()),
+            UNIT_POS as usize + c * comptime!(threads.count()),
             comptime!(hidden - 1),
         );
         #[unroll]
@@ -200,7 +200,7 @@ fn load_start<F: Float>(
         #[unroll]
         for c in 0..columns {
             let j = min(
-                UNIT_POS as usize + c * comptime!(threads.units()),
+                UNIT_POS as usize + c * comptime!(threads.count()),
                 comptime!(hidden - 1),
             );
             #[unroll]
@@ -236,7 +236,7 @@ fn read_step<F: Float>(
     #[unroll]
     for c in 0..columns {
         let j = min(
-            UNIT_POS as usize + c * comptime!(threads.units()),
+            UNIT_POS as usize + c * comptime!(threads.count()),
             comptime!(hidden - 1),
         );
         #[unroll]
@@ -254,7 +254,7 @@ fn read_step<F: Float>(
             read[comptime!(to + 4)] =
                 previous_state::<F>(states, h0, step_mask, place, args.n, args.t, rule);
             read[comptime!(to + 5)] = f32::cast_from(args.d_states[row * hidden + j]);
-            read[comptime!(to + 6)] = mark_of::<F>(args.step_mask, row, rule);
+            read[comptime!(to + 6)] = code_of::<F>(args.step_mask, row);
         }
     }
     read
@@ -281,10 +281,10 @@ fn through_blend<F: Float, R: Size>(
     let row0 = CUBE_POS * rows;
     let mut r_of = Array::<f32>::new(comptime!(columns * rows));
     let mut g_of = Array::<f32>::new(comptime!(columns * rows));
-    let mut mark = Array::<f32>::new(comptime!(columns * rows));
+    let mut code = Array::<f32>::new(comptime!(columns * rows));
     #[unroll]
     for c in 0..columns {
-        let j = UNIT_POS as usize + c * comptime!(threads.units());
+        let j = UNIT_POS as usize + c * comptime!(threads.count());
         let safe_j = min(j, comptime!(hidden - 1));
         #[unroll]
         for v in 0..vectors {
@@ -302,14 +302,14 @@ fn through_blend<F: Float, R: Size>(
                 let z = now[comptime!(from + 1)];
                 let new = now[comptime!(from + 2)];
                 let previous = now[comptime!(from + 4)];
-                let skips = is_mark_of_skip(now[comptime!(from + 6)], rule);
+                let skips = skips(now[comptime!(from + 6)], rule.starts);
                 let d = owned.dh[at] + now[comptime!(from + 5)];
                 let kept = kept_share::<F>(args.zoneout, row, safe_j, rule);
                 let back = blend_back(d, previous, z, new, kept, skips, rule);
                 owned.dh[at] = back.dh;
                 r_of[at] = r;
                 g_of[at] = owned.mask[at] * previous;
-                mark[at] = now[comptime!(from + 6)];
+                code[at] = now[comptime!(from + 6)];
                 let inside = j < hidden && row0 + b < args.n;
                 if inside {
                     args.d_gates[gate + hidden] = F::cast_from(back.dz);
@@ -345,7 +345,7 @@ fn through_blend<F: Float, R: Size>(
     Step {
         r: r_of,
         g: g_of,
-        mark,
+        code,
     }
 }
 
@@ -366,7 +366,7 @@ fn through_candidate<F: Float, R: Size>(
     let row0 = CUBE_POS * rows;
     #[unroll]
     for c in 0..comptime!(threads.owned()) {
-        let j = UNIT_POS as usize + c * comptime!(threads.units());
+        let j = UNIT_POS as usize + c * comptime!(threads.count());
         #[unroll]
         for v in 0..vectors {
             let mut lhs_r = Vector::<f32, R>::new(0.0);
@@ -377,7 +377,7 @@ fn through_candidate<F: Float, R: Size>(
                 let r = step.r[at];
                 let ds = ds[comptime!(c * vectors + v)].extract(w);
                 let dr = ds * step.g[at] * gate_slope(r, comptime!(rule.r));
-                let skips = is_mark_of_skip(step.mark[at], rule);
+                let skips = skips(step.code[at], rule.starts);
                 let dr = select(skips, 0.0f32, dr);
                 let through = select(skips, 0.0f32, ds * r);
                 owned.dh[at] += owned.mask[at] * through;

@@ -128,7 +128,7 @@ fn load_owned<F: Float, R: Size>(
         threads.vectors(),
         threads.owned()
     ));
-    let unit = UNIT_POS as usize;
+    let thread = UNIT_POS as usize;
     let row0 = CUBE_POS * rows;
     let mut state = Array::<f32>::new(comptime!(columns * rows));
     let mut mask = Array::<f32>::new(comptime!(columns * rows));
@@ -136,7 +136,10 @@ fn load_owned<F: Float, R: Size>(
     let mut bias_n = Array::<f32>::new(columns);
     #[unroll]
     for c in 0..columns {
-        let j = min(unit + c * comptime!(threads.units()), comptime!(hidden - 1));
+        let j = min(
+            thread + c * comptime!(threads.count()),
+            comptime!(hidden - 1),
+        );
         let of_column = biases::<F>(args.b_ih, args.b_hh, j, rule);
         #[unroll]
         for gate in 0..3usize {
@@ -164,7 +167,7 @@ fn load_owned<F: Float, R: Size>(
                 mask[at] = mask_of::<F>(args.recurrent_mask, row * hidden + j);
                 g.insert(w, mask[at] * state[at]);
             }
-            if unit + c * comptime!(threads.units()) < hidden {
+            if thread + c * comptime!(threads.count()) < hidden {
                 lhs[j * vectors + v] = g;
             }
         }
@@ -192,7 +195,7 @@ fn load_p<F: Float>(
     #[unroll]
     for c in 0..columns {
         let j = min(
-            UNIT_POS as usize + c * comptime!(threads.units()),
+            UNIT_POS as usize + c * comptime!(threads.count()),
             comptime!(hidden - 1),
         );
         #[unroll]
@@ -250,7 +253,7 @@ fn reset_and_update<R: Size>(
     let mut r_of = Array::<f32>::new(comptime!(columns * rows));
     #[unroll]
     for c in 0..columns {
-        let j = UNIT_POS as usize + c * comptime!(threads.units());
+        let j = UNIT_POS as usize + c * comptime!(threads.count());
         #[unroll]
         for v in 0..vectors {
             let mut rg = Vector::<f32, R>::new(0.0);
@@ -318,7 +321,7 @@ fn store_step<F: Float, R: Size>(
     let row0 = CUBE_POS * rows;
     #[unroll]
     for c in 0..comptime!(threads.owned()) {
-        let j = UNIT_POS as usize + c * comptime!(threads.units());
+        let j = UNIT_POS as usize + c * comptime!(threads.count());
         #[unroll]
         for v in 0..vectors {
             let mut g = Vector::<f32, R>::new(0.0);

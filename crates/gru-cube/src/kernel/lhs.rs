@@ -8,7 +8,7 @@ use cubecl::prelude::*;
 /// The lhs in shared memory.
 #[derive(CubeType)]
 pub(crate) struct Lhs<M: Float, R: Size> {
-    /// For products by units: vectors of rows, `[k·vectors + v]`.
+    /// For products by threads: vectors of rows, `[k·vectors + v]`.
     pub(crate) vectors: ComptimeOption<Shared<[Vector<f32, R>]>>,
     /// For matrix units: row by row.
     pub(crate) rows: ComptimeOption<Shared<[M]>>,
@@ -54,8 +54,8 @@ impl Product {
     pub(crate) fn prefetch_len(&self, threads: &Threads) -> usize {
         let block = self.padded_block(threads);
         match threads.matrices {
-            Some(_) => (threads.rows * block).div_ceil(threads.units()),
-            None => threads.rows * block.div_ceil(threads.units()),
+            Some(_) => (threads.rows * block).div_ceil(threads.count()),
+            None => threads.rows * block.div_ceil(threads.count()),
         }
     }
 }
@@ -72,10 +72,10 @@ pub(crate) fn prefetch_position(
 ) -> (usize, usize) {
     if comptime!(threads.matrices.is_some()) {
         let block = comptime!(product.padded_block(&threads));
-        let item = UNIT_POS as usize + comptime!(i * threads.units());
+        let item = UNIT_POS as usize + comptime!(i * threads.count());
         (item / block, item % block)
     } else {
-        let first = comptime!(i / threads.rows * threads.units());
+        let first = comptime!(i / threads.rows * threads.count());
         (
             comptime!(i % threads.rows).runtime(),
             UNIT_POS as usize + first,

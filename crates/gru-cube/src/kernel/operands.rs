@@ -3,7 +3,7 @@
 use super::{
     rule::Starts,
     small::Small,
-    tensors::{skips, starts},
+    tensors::{code_of, skips, starts},
 };
 use cubecl::prelude::*;
 
@@ -74,7 +74,7 @@ pub(crate) fn gru_recurrent_inputs<F: Float>(
             x = f32::cast_from(args.states[before * h + j]);
         }
         if comptime!(rule.starts != Starts::None) {
-            if starts::<F>(args.step_mask, row) {
+            if starts(code_of::<F>(args.step_mask, row)) {
                 x = 0.0;
                 if comptime!(rule.starts == Starts::FromState) {
                     #[comptime]

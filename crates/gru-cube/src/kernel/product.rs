@@ -1,4 +1,4 @@
-//! The recurrent product of a cube by units: the lhs, a few rows, is in shared memory. The rhs, the weight,
+//! The recurrent product of a cube by its threads: the lhs, a few rows, is in shared memory. The rhs, the weight,
 //! is in registers or in global memory.
 
 use super::threads::{Product, Threads};
@@ -240,11 +240,14 @@ pub(crate) fn reduce<R: Size>(
             }
         }
         sync_cube();
-        let unit = UNIT_POS as usize;
+        let thread = UNIT_POS as usize;
         let mut owned = Array::<Vector<f32, R>>::new(comptime!(threads.owned() * per_column));
         #[unroll]
         for c in 0..comptime!(threads.owned()) {
-            let j = min(unit + c * comptime!(threads.units()), comptime!(stride - 1));
+            let j = min(
+                thread + c * comptime!(threads.count()),
+                comptime!(stride - 1),
+            );
             #[unroll]
             for i in 0..per_column {
                 let mut sum = partial[i * stride + j];
@@ -265,12 +268,15 @@ pub(crate) fn reduce<R: Size>(
 /// use few threads.
 #[cube]
 pub(crate) fn pair(#[comptime] i: usize, #[comptime] threads: Threads) -> (usize, usize) {
-    let unit = UNIT_POS as usize;
+    let thread = UNIT_POS as usize;
     if comptime!(threads.owns_its_sums()) {
         let row = comptime!(i % threads.rows).runtime();
-        (row, unit + comptime!(i / threads.rows * threads.n_threads))
+        (
+            row,
+            thread + comptime!(i / threads.rows * threads.n_threads),
+        )
     } else {
-        let item = unit + comptime!(i * threads.units());
+        let item = thread + comptime!(i * threads.count());
         (
             item / comptime!(threads.columns),
             item % comptime!(threads.columns),
@@ -366,7 +372,7 @@ pub(crate) fn pairs_of_partials(
     let mut results = Array::<f32>::new(comptime!(threads.pairs() * outputs));
     #[unroll]
     for i in 0..comptime!(threads.pairs()) {
-        let item = UNIT_POS as usize + comptime!(i * threads.units());
+        let item = UNIT_POS as usize + comptime!(i * threads.count());
         let item = min(item, comptime!(out_stride - 1));
         #[unroll]
         for out in 0..outputs {

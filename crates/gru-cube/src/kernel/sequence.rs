@@ -115,6 +115,6 @@ pub(crate) fn zero_vectors<R: Size>(
     let mut i = UNIT_POS as usize;
     while i < len {
         vectors[i] = Vector::new(0.0);
-        i += comptime!(threads.units());
+        i += comptime!(threads.count());
     }
 }

@@ -183,7 +183,7 @@ pub(crate) fn after_start<F: Float>(
         let (n_stride, t_stride) = strides(n, t, rule);
         let at = place.row * n_stride + time_of(place.s, t, rule) * t_stride;
         let mut after = state;
-        if starts::<F>(step_mask, at) {
+        if starts(code_of::<F>(step_mask, at)) {
             after = 0.0;
             if comptime!(rule.starts == Starts::FromState) {
                 #[comptime]
@@ -197,14 +197,20 @@ pub(crate) fn after_start<F: Float>(
     }
 }
 
-/// Whether a row starts before a step. See [`Starts`] for the codes of a step.
+/// The code of a step, see [`Starts`]: of a valid step without a start, if there is no mask.
 #[cube]
-pub(crate) fn starts<F: Float>(step_mask: ComptimeOption<Small<F>>, row: usize) -> bool {
+pub(crate) fn code_of<F: Float>(step_mask: ComptimeOption<Small<F>>, row: usize) -> f32 {
     #[comptime]
     match step_mask {
-        ComptimeOption::Some(step_mask) => step_mask.at(row) >= 2.0,
-        ComptimeOption::None => false.runtime(),
+        ComptimeOption::Some(step_mask) => step_mask.at(row),
+        ComptimeOption::None => 1.0f32.runtime(),
     }
+}
+
+/// Whether this is the code of a step before which the row starts.
+#[cube]
+pub(crate) fn starts(code: f32) -> bool {
+    code >= 2.0
 }
 
 /// Whether this is the code of a skipped step.
@@ -239,20 +245,6 @@ pub(crate) fn kept_share<F: Float>(
     }
 }
 
-/// Whether a step of a row is skipped.
-#[cube]
-pub(crate) fn is_skipped<F: Float>(
-    step_mask: ComptimeOption<Small<F>>,
-    row: usize,
-    #[comptime] rule: Rule,
-) -> bool {
-    #[comptime]
-    match step_mask {
-        ComptimeOption::Some(step_mask) => skips(step_mask.at(row), rule.starts),
-        ComptimeOption::None => false.runtime(),
-    }
-}
-
 /// `value`, or `otherwise` if a step of a row is skipped.
 #[cube]
 pub(crate) fn unless_skipped<F: Float>(
@@ -269,33 +261,6 @@ pub(crate) fn unless_skipped<F: Float>(
             select(skipped, otherwise, value)
         }
         ComptimeOption::None => value,
-    }
-}
-
-/// The mark of a step, in which 0 is a valid step, unlike the codes of [`Starts`]: 1 if a step of a row is skipped, else 0,
-/// and 2 more if the row starts before the step.
-#[cube]
-pub(crate) fn mark_of<F: Float>(
-    step_mask: ComptimeOption<Small<F>>,
-    row: usize,
-    #[comptime] rule: Rule,
-) -> f32 {
-    let (valid, skipped) = (0.0f32.runtime(), 1.0f32.runtime());
-    let mark = unless_skipped::<F>(step_mask, row, valid, skipped, rule);
-    if comptime!(rule.starts == Starts::None) {
-        mark
-    } else {
-        mark + select(starts::<F>(step_mask, row), 2.0f32, 0.0f32)
-    }
-}
-
-/// Whether this is the [mark](mark_of) of a skipped step.
-#[cube]
-pub(crate) fn is_mark_of_skip(mark: f32, #[comptime] rule: Rule) -> bool {
-    if comptime!(rule.starts == Starts::None) {
-        mark == 1.0
-    } else {
-        mark == 1.0 || mark == 3.0
     }
 }
 

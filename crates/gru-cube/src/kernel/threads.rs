@@ -3,7 +3,7 @@
 
 use cubecl::ir::ElemType;
 
-/// Layout of a cube's units: `n_threads · k_splits`.
+/// The threads of a cube: `n_threads · k_splits`.
 ///
 /// In a product, thread `u` has n-thread `u % n_threads` and k-split `u / n_threads`. Neighbouring
 /// n-threads compute neighbouring columns, so that loads of the weight coalesce. The k-splits of a column
@@ -24,7 +24,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    pub(crate) fn units(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.n_threads * self.k_splits
     }
 
@@ -40,21 +40,21 @@ impl Threads {
 
     /// Columns that a thread owns.
     pub(crate) fn owned(&self) -> usize {
-        self.columns.div_ceil(self.units())
+        self.columns.div_ceil(self.count())
     }
 
     /// Pairs of row and column that a thread owns after the product of a step, see
     /// [`pair`](super::product::pair).
     pub(crate) fn pairs(&self) -> usize {
-        (self.columns * self.rows).div_ceil(self.units())
+        (self.columns * self.rows).div_ceil(self.count())
     }
 
     /// Partial sums from which a thread computes a pair: one for each k-split, or one for each of the threads
     /// of a pair, which have then reduced the others.
     pub(crate) fn sums_per_pair(&self) -> usize {
-        let units = self.units() / (self.rows * self.columns);
-        if units > 1 {
-            units.min(self.k_splits)
+        let of_pair = self.count() / (self.rows * self.columns);
+        if of_pair > 1 {
+            of_pair.min(self.k_splits)
         } else {
             self.k_splits
         }
@@ -154,9 +154,9 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Registers of a thread for the weight of these columns, which `units` share.
-    pub(crate) fn registers(&self, hidden: usize, columns: usize, units: usize) -> usize {
-        (self.element.size() * 3 * hidden * columns).div_ceil(size_of::<u32>() * units)
+    /// Registers of a thread for the weight of these columns, which `threads` share.
+    pub(crate) fn registers(&self, hidden: usize, columns: usize, threads: usize) -> usize {
+        (self.element.size() * 3 * hidden * columns).div_ceil(size_of::<u32>() * threads)
     }
 }
 
@@ -197,8 +197,8 @@ impl Product {
     /// Distance between two rows of the lhs for matrix units. A row is longer than a block: rows of a multiple of 128
     /// bytes would all start in the same bank of shared memory.
     pub(crate) fn lhs_stride(&self, threads: &Threads) -> usize {
-        let unit = ALIGNMENT / threads.matrices().element.size();
-        self.padded_block(threads).next_multiple_of(unit) + unit
+        let step = ALIGNMENT / threads.matrices().element.size();
+        self.padded_block(threads).next_multiple_of(step) + step
     }
 
     /// Values of the lhs for matrix units in shared memory.

@@ -35,6 +35,22 @@ use crate::{
 use cubecl::{client::Client, prelude::*, server::Handle};
 use std::ops::Range;
 
+/// The kernels of a pass on a device, and everything for which they are compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Plan {
+    pub(super) device: ServiceId,
+    pub(super) pass: Pass,
+    pub(super) schedule: Schedule,
+    pub(super) kernels: Kernels,
+    pub(super) dtype: ElemType,
+    /// Type of the indices.
+    pub(super) address: AddressType,
+    /// A bit for each tensor that the kernels bind.
+    pub(super) bound: u16,
+    /// Small tensors share a buffer.
+    pub(super) shares: bool,
+}
+
 /// A checked pass.
 pub(super) struct Job<'a> {
     client: &'a Client,
@@ -70,11 +86,12 @@ impl<'a> Job<'a> {
         }
     }
 
-    pub(super) fn plan(&self, strategy: Strategy) -> Result<Plan, PlanError> {
+    pub(super) fn plan(&self, strategy: Strategy) -> Result<(Plan, Tensors), PlanError> {
         let (schedule, kernels) = plan_of(self.pass, strategy, &self.problem)?;
-        let tensors = self.tensors(&kernels);
-        let bits = tensors.iter().map(|tensor| u16::from(tensor.bound));
-        Ok(Plan {
+        let mut tensors = Tensors::new(self.call, self.buffers, &self.steps, &kernels);
+        let in_order = tensors.in_order();
+        let bits = in_order.iter().map(|tensor| u16::from(tensor.bound));
+        let plan = Plan {
             device: self.client.service_id(),
             pass: self.pass,
             schedule,
@@ -82,92 +99,37 @@ impl<'a> Job<'a> {
             dtype: self.call.dtype,
             address: self.call.address_type(self.client),
             bound: bits.fold(0, |bits, bit| bits << 1 | bit),
-            shares: check_tensors(&self.problem.limits, &tensors, kernels.is_persistent())?,
-        })
-    }
-
-    /// The tensors in the order of the kernels' arguments.
-    fn tensors(&self, kernels: &Kernels) -> Vec<Tensor> {
-        let call = self.call;
-        let (rows, h) = (call.sizes.rows(), call.sizes.h);
-        let gates_len = rows * self.problem.rule.saved() * h;
-        let mut tensors = Vec::new();
-        match self.buffers {
-            Buffers::Forward { states, gates, .. } => {
-                let p_len = call.sizes.n * self.steps.len() * 3 * h;
-                tensors.push(call.tensor("x", &call.inputs.sequence.x, p_len));
-                tensors.push(call.tensor("w_hh", &call.inputs.weights.w_hh, self.weight_len()));
-                tensors.extend(call.biases());
-                tensors.extend(call.states_and_masks());
-                tensors.push(call.zoneout());
-                tensors.push(call.tensor("states", states, rows * h));
-                tensors.push(call.tensor("gates", gates, gates_len));
-                let scratch = call.tensor("scratch", None, self.scratch_len(kernels));
-                tensors.push(Tensor {
-                    bound: scratch.elements > 0,
-                    size: size_of::<f32>(),
-                    ..scratch
-                });
-            }
-            Buffers::Backward {
-                d_states,
-                states,
-                gates,
-                d_gates,
-                d_h0,
-            } => {
-                tensors.push(call.tensor("gates", gates, gates_len));
-                tensors.push(call.tensor("d_states", d_states, rows * h));
-                tensors.push(call.tensor("states", states, rows * h));
-                tensors.push(call.small("w_hh", &call.inputs.weights.w_hh, self.weight_len()));
-                tensors.extend(call.states_and_masks());
-                tensors.push(call.zoneout());
-                tensors.push(call.tensor("d_gates", d_gates, gates_len));
-                tensors.push(Tensor {
-                    size: size_of::<f32>(),
-                    ..call.tensor("d_h0", d_h0, call.state_len())
-                });
-            }
-        }
-        tensors
+            shares: check_tensors(&self.problem.limits, &in_order, kernels.is_persistent())?,
+        };
+        Ok((plan, tensors))
     }
 
     fn weight_len(&self) -> usize {
         3 * self.call.sizes.h * self.call.sizes.h
     }
 
-    /// Float32 values of scratch memory that forward step kernels need, 2·N·H for each of two purposes. With the reset
-    /// before the product: `r ⊙ g` and z, from the first phase to the second. With 16-bit states: the state before and
-    /// after a step. It is rounded only when it is stored.
-    fn scratch_len(&self, kernels: &Kernels) -> usize {
-        match kernels {
-            Kernels::Sequence(_) => 0,
-            Kernels::Steps(steps) => {
-                let purposes =
-                    usize::from(!steps.rule.reset_after) + usize::from(steps.rule.narrow);
-                purposes * 2 * self.call.sizes.n * self.call.sizes.h
-            }
-        }
-    }
-
-    pub(super) fn launch(&self, plan: &Plan) {
+    pub(super) fn launch(&self, plan: &Plan, mut tensors: Tensors) {
         let Self { client, call, .. } = *self;
-        let mut tensors = self.tensors(&plan.kernels);
-        let shared = plan.shares.then(|| shared_buffer(client, &tensors));
+        let shared = plan
+            .shares
+            .then(|| shared_buffer(client, &tensors.in_order()));
         let mut present = 0;
-        if self.pass == Pass::Backward && plan.kernels.transposes() {
+        if let Tensors::Backward(tensors) = &mut tensors
+            && plan.kernels.transposes()
+        {
             let bytes = self.weight_len() * call.dtype.size();
             let weight = shared.clone().unwrap_or_else(|| client.empty(bytes));
             self.transpose(plan, &weight);
             // The weight is the first in the shared buffer.
-            tensors[WEIGHT].handle = Some(weight);
+            tensors.weight.handle = Some(weight);
             present = self.weight_len();
         }
+        let mut in_order = tensors.in_order();
         if let Some(shared) = shared {
-            share(client, call, plan.address, &mut tensors, &shared, present);
+            share(client, call, plan.address, &mut in_order, &shared, present);
         }
-        for scratch in tensors
-            .iter_mut()
+        for scratch in in_order
+            .into_iter()
             .filter(|tensor| tensor.bound && tensor.handle.is_none())
         {
             scratch.handle = Some(client.empty(scratch.elements * scratch.size));
@@ -226,7 +188,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn sequence(&self, plan: &Plan, kernel: SequenceKernel, tensors: &[Tensor], launch: &Launch) {
+    fn sequence(&self, plan: &Plan, kernel: SequenceKernel, tensors: &Tensors, launch: &Launch) {
         let (client, address) = (self.client, plan.address);
         let cubes = spread(launch.rows.div_ceil(kernel.threads.rows));
         let (dim, width) = (cube_dim(&kernel.threads), kernel.threads.width);
@@ -236,26 +198,26 @@ impl<'a> Job<'a> {
         // reads its gates before it writes them. Threads without a row or column read the last ones, which another
         // thread may write, and do not use the values.
         unsafe {
-            match self.pass {
-                Pass::Forward => gru_forward_sequence::launch_unchecked(
+            match tensors {
+                Tensors::Forward(tensors) => gru_forward_sequence::launch_unchecked(
                     client,
                     cubes,
                     dim,
                     address,
                     width,
-                    self.forward(tensors, launch),
+                    tensors.arguments(&self.call.sizes, launch, &self.steps),
                     launch.steps.start as u32,
                     launch.steps.end as u32,
                     kernel,
                     plan.dtype,
                 ),
-                Pass::Backward => gru_backward_sequence::launch_unchecked(
+                Tensors::Backward(tensors) => gru_backward_sequence::launch_unchecked(
                     client,
                     cubes,
                     dim,
                     address,
                     width,
-                    self.backward(tensors, launch),
+                    tensors.arguments(&self.call.sizes, launch),
                     launch.steps.start as u32,
                     launch.steps.end as u32,
                     kernel,
@@ -271,7 +233,7 @@ impl<'a> Job<'a> {
         plan: &Plan,
         steps: Steps,
         grid: &Grid,
-        tensors: &[Tensor],
+        tensors: &Tensors,
         launch: &Launch,
         end: bool,
     ) {
@@ -285,14 +247,14 @@ impl<'a> Job<'a> {
         // the gates that it reads from the following step. Between two steps of a launch there is a grid barrier, whose
         // cubes all run at the same time, as the plan has checked.
         unsafe {
-            match self.pass {
-                Pass::Forward => gru_forward_step::launch_unchecked(
+            match tensors {
+                Tensors::Forward(tensors) => gru_forward_step::launch_unchecked(
                     client,
                     cubes,
                     dim,
                     address,
                     width,
-                    self.forward(tensors, launch),
+                    tensors.arguments(&self.call.sizes, launch, &self.steps),
                     grid.barriers(),
                     launch.steps.start as u32,
                     launch.steps.end as u32,
@@ -300,13 +262,13 @@ impl<'a> Job<'a> {
                     plan.dtype,
                     factors,
                 ),
-                Pass::Backward => gru_backward_step::launch_unchecked(
+                Tensors::Backward(tensors) => gru_backward_step::launch_unchecked(
                     client,
                     cubes,
                     dim,
                     address,
                     width,
-                    self.backward(tensors, launch),
+                    tensors.arguments(&self.call.sizes, launch),
                     grid.barriers(),
                     launch.steps.start as u32,
                     launch.steps.end as u32,
@@ -318,56 +280,8 @@ impl<'a> Job<'a> {
             }
         }
     }
-
-    /// The arguments of both forward kernels.
-    fn forward<F: Float>(&self, tensors: &[Tensor], launch: &Launch) -> ForwardLaunch<F> {
-        let mut tensors = tensors.iter();
-        let mut next = || tensors.next().expect("the tensors of a forward pass");
-        ForwardLaunch::new(
-            next().arg(),
-            next().arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().arg(),
-            next().optional(),
-            next().optional(),
-            self.call.sizes.n,
-            self.call.sizes.t,
-            launch.rows,
-            self.steps.start,
-            self.steps.end,
-        )
-    }
-
-    /// The arguments of both backward kernels. The first is the gates.
-    fn backward<F: Float>(&self, tensors: &[Tensor], launch: &Launch) -> BackwardLaunch<F> {
-        let mut tensors = tensors.iter();
-        let mut next = || tensors.next().expect("the tensors of a backward pass");
-        BackwardLaunch::new(
-            next().arg(),
-            next().arg(),
-            next().arg(),
-            next().arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().small_arg(),
-            next().or_alias(0),
-            next().arg(),
-            self.call.sizes.n,
-            self.call.sizes.t,
-            launch.rows,
-        )
-    }
 }
 
-/// Place of the weight among the tensors of a backward pass.
-const WEIGHT: usize = 3;
-
 fn cube_dim(threads: &Threads) -> CubeDim {
-    CubeDim::new_1d(threads.units() as u32)
+    CubeDim::new_1d(threads.count() as u32)
 }

@@ -1,5 +1,6 @@
 //! The host code: checks buffers and launches the kernels of a plan.
 
+mod buffers;
 mod grid;
 mod job;
 mod operands;
@@ -7,9 +8,12 @@ mod pass;
 mod recompute;
 mod recurrence;
 mod shared;
+mod tensors;
 
+pub use buffers::Buffers;
+pub use job::Plan;
 pub use operands::recurrent_inputs;
-pub use pass::{Buffers, Plan, run};
+pub use pass::{PlannedPass, run};
 pub use recompute::{Products, gates};
 pub use recurrence::Recurrence;
 

@@ -10,7 +10,7 @@ use cubecl::{
 };
 
 /// A buffer for the small tensors.
-pub(super) fn shared_buffer(client: &Client, tensors: &[Tensor]) -> Handle {
+pub(super) fn shared_buffer(client: &Client, tensors: &[&mut Tensor]) -> Handle {
     let bytes = small(tensors).map(|tensor| tensor.elements * tensor.size);
     client.empty(bytes.sum())
 }
@@ -20,7 +20,7 @@ pub(super) fn share(
     client: &Client,
     call: &Recurrence,
     address: AddressType,
-    tensors: &mut [Tensor],
+    tensors: &mut [&mut Tensor],
     shared: &Handle,
     present: usize,
 ) {

@@ -52,7 +52,7 @@ pub enum PlanError {
 #[non_exhaustive]
 pub enum Resource {
     /// Threads of a cube.
-    Units,
+    Threads,
     /// Bytes of shared memory of a cube.
     SharedBytes,
     /// Registers of a thread for a weight that stays in them.
@@ -85,9 +85,9 @@ impl Resource {
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Units => f.write_str("units per cube"),
+            Self::Threads => f.write_str("threads per cube"),
             Self::SharedBytes => f.write_str("bytes of shared memory per cube"),
-            Self::WeightRegisters => f.write_str("weight registers per unit"),
+            Self::WeightRegisters => f.write_str("weight registers per thread"),
             Self::Buffers => f.write_str("buffers of a kernel"),
             Self::Bytes(tensor) => write!(f, "bytes of {tensor}"),
             Self::Elements(tensor) => write!(f, "elements of {tensor}"),

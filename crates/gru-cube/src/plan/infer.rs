@@ -5,8 +5,8 @@ use super::{
     error::PlanError,
     schedule::{Schedule, SequenceTile, StepTile},
     tuning::{
-        CPU_COLUMNS, CPU_PAIRS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_UNITS, SEQUENCE_HIDDEN,
-        SEQUENCE_UNITS, TILE_CLOCKS,
+        CPU_COLUMNS, CPU_PAIRS, CPU_ROWS, MATRIX_TILE_CLOCKS, PERSISTENT_THREADS, SEQUENCE_HIDDEN,
+        SEQUENCE_THREADS, TILE_CLOCKS,
     },
 };
 use crate::kernel::{rule::Pass, steps::PERSISTENT_REGISTERS, threads::Matrices};
@@ -55,16 +55,16 @@ pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
     let hidden = rule.hidden;
     // Using all cubes is more important than many rows per cube.
     let rows_for_all = n.div_ceil(limits.cubes).next_power_of_two();
-    let n_threads = hidden.next_multiple_of(32).min(limits.units);
-    let splits_of = |units: usize| (limits.units.min(units) / n_threads).clamp(1, 8);
-    let most_splits = splits_of(limits.most_sequence_units);
+    let n_threads = hidden.next_multiple_of(32).min(limits.threads);
+    let splits_of = |threads: usize| (limits.threads.min(threads) / n_threads).clamp(1, 8);
+    let most_splits = splits_of(limits.most_sequence_threads);
     let fits = |k_splits| {
         3 * hidden.div_ceil(k_splits) * hidden.div_ceil(n_threads) <= limits.resident_registers
     };
     // More threads only if the weight needs their registers. Reading the weight is faster with more.
     let resident =
-        (splits_of(limits.sequence_units)..=most_splits).find(|&k_splits| fits(k_splits));
-    let k_splits = resident.unwrap_or_else(|| splits_of(SEQUENCE_UNITS));
+        (splits_of(limits.sequence_threads)..=most_splits).find(|&k_splits| fits(k_splits));
+    let k_splits = resident.unwrap_or_else(|| splits_of(SEQUENCE_THREADS));
     let resident = resident.is_some();
     let gpu_like = |rows: usize| SequenceTile {
         rows,
@@ -80,7 +80,7 @@ pub(super) fn sequence_tiles(problem: &Problem) -> Vec<SequenceTile> {
             .div_ceil(CPU_COLUMNS)
             .next_multiple_of(8)
             .max(32)
-            .min(limits.units),
+            .min(limits.threads),
         k_splits: 1,
         resident: false,
     };
@@ -108,10 +108,10 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
         return Vec::new();
     }
     let hidden = rule.hidden;
-    let units = limits.units.min(PERSISTENT_UNITS);
+    let threads = limits.threads.min(PERSISTENT_THREADS);
     let mut tiles = Vec::new();
     for n_threads in [32, 16] {
-        let k_splits = units / n_threads;
+        let k_splits = threads / n_threads;
         let holds = k_splits > 0 && 3 * hidden.div_ceil(k_splits) <= PERSISTENT_REGISTERS;
         let rows = [4, 2, 1]
             .into_iter()
@@ -139,15 +139,15 @@ fn persistent_tiles(problem: &Problem) -> Vec<StepTile> {
         let Matrices { m, n, plane, .. } = matrices;
         for planes in [1, 2] {
             let (n_threads, columns) = (planes * plane, planes * n);
-            let registers = matrices.copies * matrices.registers(hidden, columns, units);
-            let holds = n_threads <= units && registers <= PERSISTENT_REGISTERS;
+            let registers = matrices.copies * matrices.registers(hidden, columns, threads);
+            let holds = n_threads <= threads && registers <= PERSISTENT_REGISTERS;
             tiles.extend(holds.then(|| {
                 let tile = StepTile {
                     rows: m,
                     width: 1,
                     n_threads,
                     n_per_thread: 1,
-                    k_splits: units / n_threads,
+                    k_splits: threads / n_threads,
                     block_k: 512,
                     matrix: true,
                 };
@@ -173,12 +173,12 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
     let Problem { n, limits, .. } = *problem;
     let by_matrices = matrix_tiles(problem);
     let (n_threads, n_per_thread, k_splits) = if limits.cpu {
-        (limits.units.min(128), CPU_COLUMNS, 1)
+        (limits.threads.min(128), CPU_COLUMNS, 1)
     } else {
-        (32, 1, (limits.units / 32).clamp(1, 4))
+        (32, 1, (limits.threads / 32).clamp(1, 4))
     };
     let most = if limits.cpu { 16 } else { 8 };
-    let by_units = [16, 8, 4, 2, 1]
+    let by_threads = [16, 8, 4, 2, 1]
         .into_iter()
         .filter(|&rows| rows <= most)
         .map(|rows: usize| rows.min(n.next_power_of_two()))
@@ -191,7 +191,7 @@ fn step_tiles(problem: &Problem) -> Vec<StepTile> {
             block_k: 128,
             matrix: false,
         });
-    by_matrices.into_iter().chain(by_units).collect()
+    by_matrices.into_iter().chain(by_threads).collect()
 }
 
 /// Matrix units for 16-bit types, if the batch has at least half of the rows of a matrix. A CPU emulates matrix units.
@@ -209,7 +209,7 @@ fn matrix_tiles(problem: &Problem) -> Vec<StepTile> {
         return Vec::new();
     };
     let n_threads = matrices.plane;
-    let most = (limits.units / n_threads).clamp(1, 4);
+    let most = (limits.threads / n_threads).clamp(1, 4);
     [most, 1]
         .into_iter()
         .map(|k_splits| StepTile {

@@ -12,7 +12,7 @@ use cubecl::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Threads of a cube.
-    pub units: usize,
+    pub threads: usize,
     /// Bytes of shared memory of a cube.
     pub shared_bytes: usize,
     /// Cubes that use the whole device: its multiprocessors.
@@ -20,9 +20,9 @@ pub struct Limits {
     /// Weights that a thread can keep in registers, next to the other values of a sequence kernel.
     pub resident_registers: usize,
     /// Threads of the cube of a sequence kernel: at least this number.
-    pub sequence_units: usize,
+    pub sequence_threads: usize,
     /// Threads of a cube that can keep so many weights.
-    pub most_sequence_units: usize,
+    pub most_sequence_threads: usize,
     /// Buffers of a kernel.
     pub buffers: usize,
     /// Bytes of a buffer.
@@ -68,12 +68,12 @@ impl Limits {
                 .atomic_type_usage(counters)
                 .is_superset(AtomicUsage::Add | AtomicUsage::LoadStore | AtomicUsage::Bitwise);
         Self {
-            units: hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize,
+            threads: hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize,
             shared_bytes: hardware.max_shared_memory_size,
             cubes: multiprocessors.unwrap_or(budget.cubes).max(1),
             resident_registers: budget.resident_registers,
-            sequence_units: budget.sequence_units,
-            most_sequence_units: budget.most_sequence_units,
+            sequence_threads: budget.sequence_threads,
+            most_sequence_threads: budget.most_sequence_threads,
             buffers: hardware.max_bindings as usize,
             buffer_bytes: usize::try_from(properties.memory.max_page_size).unwrap_or(usize::MAX),
             elements: if properties.supports_address(AddressType::U64) {

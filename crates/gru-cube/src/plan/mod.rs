@@ -89,7 +89,7 @@ fn sequence(pass: Pass, problem: &Problem, tile: SequenceTile) -> Result<Kernels
         columns: rule.hidden,
         matrices: None,
     };
-    Resource::Units.check(threads.units(), limits.units)?;
+    Resource::Threads.check(threads.count(), limits.threads)?;
     let kernel = |buffers| {
         let kernel = SequenceKernel {
             rule,
@@ -131,7 +131,7 @@ fn steps(
         columns: columns_at_once * tile.n_per_thread,
         matrices,
     };
-    Resource::Units.check(threads.units(), limits.units)?;
+    Resource::Threads.check(threads.count(), limits.threads)?;
     if let Some(Matrices { m, n, k, plane, .. }) = matrices
         && !threads.fits_matrices(rule.hidden)
     {

@@ -28,7 +28,7 @@ pub struct StepTile {
     pub width: usize,
     /// Threads along the hidden units.
     pub n_threads: usize,
-    /// Hidden units per unit: a cube computes `n_threads · n_per_thread` of them. With `matrix`, matrices of a plane along
+    /// Hidden units per thread: a cube computes `n_threads · n_per_thread` of them. With `matrix`, matrices of a plane along
     /// the hidden units.
     pub n_per_thread: usize,
     /// Threads that share the sum of one hidden unit.

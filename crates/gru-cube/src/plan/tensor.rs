@@ -5,6 +5,7 @@ use super::{
     limits::Limits,
 };
 use cubecl::server::Handle;
+use std::borrow::Borrow;
 
 /// Most buffers that a kernel binds. WebGPU allows 8 on every device, and CubeCL uses one of them for sizes. (The
 /// counters of a persistent kernel may be one more. No device of WebGPU has persistent kernels.)
@@ -30,26 +31,30 @@ pub(crate) struct Tensor {
 }
 
 /// The small tensors that a kernel binds.
-pub(crate) fn small(tensors: &[Tensor]) -> impl Iterator<Item = &Tensor> {
-    tensors.iter().filter(|tensor| tensor.bound && tensor.small)
+pub(crate) fn small(tensors: &[impl Borrow<Tensor>]) -> impl Iterator<Item = &Tensor> {
+    bound(tensors).filter(|tensor| tensor.small)
+}
+
+fn bound(tensors: &[impl Borrow<Tensor>]) -> impl Iterator<Item = &Tensor> {
+    let tensors = tensors.iter().map(Borrow::borrow);
+    tensors.filter(|tensor| tensor.bound)
 }
 
 /// Checks the tensors that a kernel binds, and the counters of a persistent kernel. Returns whether the small tensors
 /// must share a buffer.
 pub(crate) fn check_tensors(
     limits: &Limits,
-    tensors: &[Tensor],
+    tensors: &[impl Borrow<Tensor>],
     persistent: bool,
 ) -> Result<bool, PlanError> {
     let check = |name, elements: usize, size: usize| {
         Resource::Elements(name).check(elements, limits.elements)?;
         Resource::Bytes(name).check(elements * size, limits.buffer_bytes)
     };
-    let bound = || tensors.iter().filter(|tensor| tensor.bound);
-    for tensor in bound() {
+    for tensor in bound(tensors) {
         check(tensor.name, tensor.elements, tensor.size)?;
     }
-    let (all, shared) = (bound().count(), small(tensors).count());
+    let (all, shared) = (bound(tensors).count(), small(tensors).count());
     let shares = all > BUFFERS && shared > 1;
     let needed = if shares { all + 1 - shared } else { all };
     // Other kernels of the call need up to this number.
@@ -57,7 +62,7 @@ pub(crate) fn check_tensors(
     Resource::Buffers.check(buffers, limits.buffers)?;
     if shares {
         let elements = small(tensors).map(|tensor| tensor.elements).sum();
-        check("small tensors", elements, tensors[0].size)?;
+        check("small tensors", elements, tensors[0].borrow().size)?;
     }
     Ok(shares)
 }

@@ -8,12 +8,12 @@ use matrices::TENSOR_CORES;
 
 /// The smallest limits of WebGPU.
 pub(crate) const WEBGPU: Limits = Limits {
-    units: 256,
+    threads: 256,
     shared_bytes: 16 * 1024,
     cubes: 32,
     resident_registers: 48,
-    sequence_units: 512,
-    most_sequence_units: 512,
+    sequence_threads: 512,
+    most_sequence_threads: 512,
     buffers: 30,
     buffer_bytes: 1 << 30,
     elements: u32::MAX as usize,
@@ -23,12 +23,12 @@ pub(crate) const WEBGPU: Limits = Limits {
 };
 
 pub(crate) const NVIDIA: Limits = Limits {
-    units: 1024,
+    threads: 1024,
     shared_bytes: 48 * 1024,
     cubes: 132,
     resident_registers: 192,
-    sequence_units: 128,
-    most_sequence_units: 256,
+    sequence_threads: 128,
+    most_sequence_threads: 256,
     coresident_cubes: 132,
     persistent: true,
     ..WEBGPU
@@ -41,18 +41,18 @@ const NVIDIA_VULKAN: Limits = Limits {
 };
 
 const LAVAPIPE: Limits = Limits {
-    units: 1024,
+    threads: 1024,
     shared_bytes: 32 * 1024,
     cubes: 2,
     resident_registers: 96,
-    sequence_units: 1,
+    sequence_threads: 1,
     cpu: true,
     ..WEBGPU
 };
 
 /// A CPU with so many cores, which CubeCL's own compiler reports as threads.
 const EIGHT_CORES: Limits = Limits {
-    units: 8,
+    threads: 8,
     ..LAVAPIPE
 };
 
@@ -142,7 +142,7 @@ fn a_schedule_beyond_the_limits_is_an_error() {
     });
     assert_eq!(
         too_many.to_string(),
-        "units per cube: expected at most 256, got 384"
+        "threads per cube: expected at most 256, got 384"
     );
     let too_much = error(SequenceTile { rows: 32, ..tile }).to_string();
     let expected = "bytes of shared memory per cube: expected at most 16384, got ";
@@ -154,7 +154,7 @@ fn a_schedule_beyond_the_limits_is_an_error() {
     });
     assert_eq!(
         unrolled.to_string(),
-        "weight registers per unit: expected at most 1024, got 1536"
+        "weight registers per thread: expected at most 1024, got 1536"
     );
     for (rows, width, n_threads, k_splits) in [
         (6, 4, 128, 2),
@@ -260,8 +260,8 @@ fn the_error_is_that_of_the_smallest_sequence_kernel() {
 /// Shows which sizes a changed threshold affects.
 #[test]
 fn inferred_schedules_match_the_list() {
-    let few_units = Limits {
-        units: 32,
+    let few_threads = Limits {
+        threads: 32,
         ..WEBGPU
     };
     let few_registers = Limits {
@@ -278,7 +278,7 @@ fn inferred_schedules_match_the_list() {
     };
     let mut list = String::new();
     for (device, limits, matrices) in [
-        ("32 units", few_units, None),
+        ("32 threads", few_threads, None),
         ("WebGPU", WEBGPU, None),
         ("Intel", few_registers, None),
         ("NVIDIA", NVIDIA, None),

@@ -9,9 +9,9 @@ pub(crate) struct Budget {
     /// of a thread. With too many, a thread reads its weights from memory at every step.
     pub(crate) resident_registers: usize,
     /// Threads of the cube of a sequence kernel: at least this number.
-    pub(crate) sequence_units: usize,
+    pub(crate) sequence_threads: usize,
     /// Threads of a cube that have these registers.
-    pub(crate) most_sequence_units: usize,
+    pub(crate) most_sequence_threads: usize,
     /// Multiprocessors of a common device.
     pub(crate) cubes: usize,
     /// Persistent kernels are inferred: they were right and faster on a device of the vendor.
@@ -23,8 +23,8 @@ pub(crate) struct Budget {
 pub(crate) fn cpu_budget(cores: usize) -> Budget {
     Budget {
         resident_registers: 96,
-        sequence_units: 1,
-        most_sequence_units: SEQUENCE_UNITS,
+        sequence_threads: 1,
+        most_sequence_threads: SEQUENCE_THREADS,
         cubes: cores,
         persistent: false,
     }
@@ -43,8 +43,8 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
         Some(PciVendor::Nvidia) => {
             return Budget {
                 resident_registers: 192,
-                sequence_units: 128,
-                most_sequence_units: 256,
+                sequence_threads: 128,
+                most_sequence_threads: 256,
                 cubes: 64,
                 persistent: true,
             };
@@ -62,8 +62,8 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
     };
     Budget {
         resident_registers,
-        sequence_units: SEQUENCE_UNITS,
-        most_sequence_units: SEQUENCE_UNITS,
+        sequence_threads: SEQUENCE_THREADS,
+        most_sequence_threads: SEQUENCE_THREADS,
         cubes,
         persistent: false,
     }
@@ -71,7 +71,7 @@ pub(crate) fn budget(vendor: Option<PciVendor>) -> Budget {
 
 /// Threads of a cube of a persistent kernel. With 512, each would have half of the registers, and an H200 took 10 to 30%
 /// longer.
-pub(crate) const PERSISTENT_UNITS: usize = 256;
+pub(crate) const PERSISTENT_THREADS: usize = 256;
 
 /// Clocks for a tile of a persistent kernel without its products: barriers, and the latency of loads. Measured on an
 /// H200.
@@ -86,7 +86,7 @@ pub(crate) const MATRIX_TILE_CLOCKS: usize = 3500;
 pub(crate) const SEQUENCE_HIDDEN: usize = 256;
 
 /// Threads of the cube of a sequence kernel. With more threads a barrier costs more than the threads gain.
-pub(crate) const SEQUENCE_UNITS: usize = 512;
+pub(crate) const SEQUENCE_THREADS: usize = 512;
 
 /// Longest estimated time of a launch. Watchdogs of Windows, macOS and browsers end launches that take seconds, and
 /// the display waits for a launch.

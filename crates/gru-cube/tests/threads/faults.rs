@@ -11,7 +11,7 @@ use libtest_mimic::Trial;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Fault {
     None,
-    /// A unit reads what another one writes, without a barrier between them.
+    /// A thread reads what another one writes, without a barrier between them.
     Barrier,
     /// Half of the units do not come to a barrier.
     Divergence,

@@ -5,9 +5,9 @@
 //! 1. [`device`] is a CubeCL device like any other. The launches are the launches of the crate: its buffers, scalars,
 //!    numbers of cubes and launch configurations. The cases are the cases of the GPU tests.
 //! 2. A launch compiles its kernel with CubeCL's CUDA C++ compiler. The text goes to g++ with `cuda.hpp`, in which a
-//!    unit is a thread and a barrier is a `std::barrier`. Each program is built with one of two sanitizers:
+//!    CubeCL unit is a thread and a barrier is a `std::barrier`. Each program is built with one of two sanitizers:
 //!    ThreadSanitizer, or AddressSanitizer with UndefinedBehaviorSanitizer.
-//! 3. The program reads the launch from a file, runs all units, and writes the buffers to a file. After a report the
+//! 3. The program reads the launch from a file, runs all threads, and writes the buffers to a file. After a report the
 //!    buffers cannot be read, and the test fails with the report.
 //! 4. The results are compared with the float64 oracle.
 //!

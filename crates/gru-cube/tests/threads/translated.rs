@@ -33,7 +33,7 @@ impl Translated {
             text = format!("{before}char* const {block} = cuda::shared_memory();{after}");
         }
 
-        // Reads, `T const x = *pointer;`, except from variables of a unit: those named `pointer_store`, and their
+        // Reads, `T const x = *pointer;`, except from variables of a thread: those named `pointer_store`, and their
         // elements.
         let mut own = HashSet::new();
         let mut lines = Vec::new();

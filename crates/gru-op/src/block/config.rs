@@ -28,7 +28,8 @@ use gru_spec::{Checkpointing, Direction, GruSpec};
 /// assert_eq!(config.spec.reset, Reset::BeforeMatmul);
 /// # Ok::<_, gru_op::GruError>(())
 /// ```
-#[derive(Config, Debug)]
+#[derive(Config, Debug, PartialEq)]
+#[must_use]
 #[non_exhaustive]
 pub struct GruBlockConfig {
     /// I, features of the input.
@@ -76,6 +77,10 @@ pub struct GruBlockConfig {
     /// How the parameters are drawn.
     #[config(default = "GruInitializer::PerGate(Initializer::XavierNormal { gain: 1.0 })")]
     pub initializer: GruInitializer,
+    /// How the recurrent weights and their biases are drawn, if not as the others. Keras' default is
+    /// [`Orthogonal`](Initializer::Orthogonal).
+    #[config(default = "None")]
+    pub recurrent_initializer: Option<GruInitializer>,
     /// Options of each layer and direction, in the order of [`GruBlock::layers`], or none. They replace the
     /// fields with the same names. Start from [`layer_options`](GruBlockConfig::layer_options).
     #[config(default = "Vec::new()")]
@@ -108,11 +113,15 @@ impl GruBlockConfig {
             panic!("{error}");
         }
         let (init, h) = (&self.initializer, self.d_hidden);
+        let recurrent = self.recurrent_initializer.as_ref().unwrap_or(init);
         let layer = |k: usize| {
             let inputs = self.layer_inputs(k);
-            let weights = [init.weight(inputs, h, device), init.weight(h, h, device)];
+            let weights = [
+                init.weight(inputs, h, device),
+                recurrent.weight(h, h, device),
+            ];
             let b_ih = self.bias.then(|| init.bias(inputs, h, device));
-            let b_hh = (self.bias && self.recurrent_bias).then(|| init.bias(h, h, device));
+            let b_hh = (self.bias && self.recurrent_bias).then(|| recurrent.bias(h, h, device));
             self.layer(k, weights, [b_ih, b_hh])
         };
         self.assemble((0..self.layer_count()).map(layer).collect())
@@ -159,14 +168,13 @@ impl GruBlockConfig {
             let options = self.options_of(k);
             probability("recurrent_dropout", options.recurrent_dropout)?;
             probability("zoneout", options.zoneout)?;
-            let spec = options.spec.try_check();
-            spec.map_err(|reason| GruError::Config { reason })?;
+            options.spec.try_check()?;
         }
         Ok(())
     }
 
-    /// Builds a block from weights, in the order of [`GruBlock::layers`]. `bias`, `recurrent_bias` and `initializer` are
-    /// ignored.
+    /// Builds a block from weights, in the order of [`GruBlock::layers`]. `bias`, `recurrent_bias` and the initializers
+    /// are ignored.
     ///
     /// # Errors
     /// If the configuration is not valid, as for [`init`](Self::init), or the number of weights or a shape

@@ -45,6 +45,16 @@ impl GruBlock {
     /// GRU. This function compares everything that changes the results of inference: sizes, directions, reset,
     /// update, activations, clips and zoneout. Layout, checkpointing and dropout may differ.
     ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use gru_op::GruBlockConfig;
+    ///
+    /// let saved = GruBlockConfig::new(3, 4);
+    /// let block = saved.clone().with_reset_after(false).init(&Device::flex());
+    /// let difference = block.check_config(&saved).unwrap_err();
+    /// assert!(difference.to_string().contains("reset"));
+    /// ```
+    ///
     /// # Errors
     /// The first difference.
     pub fn check_config(&self, saved: &GruBlockConfig) -> Result<(), GruMismatch> {

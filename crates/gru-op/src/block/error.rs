@@ -61,6 +61,9 @@ pub enum GruError {
     /// An invalid configuration.
     #[error("{reason}")]
     Config { reason: String },
+    /// An invalid spec of a layer.
+    #[error(transparent)]
+    Spec(#[from] gru_spec::SpecError),
     /// A wrong number of something.
     #[error("{what}: expected {expected}, got {actual}")]
     Count {

@@ -20,7 +20,7 @@ use burn_store::{
 use serde_json::{Map, Value};
 use std::{
     collections::BTreeMap,
-    io::Cursor,
+    io::{self, Cursor},
     path::{Path, PathBuf},
 };
 
@@ -33,14 +33,14 @@ const NAMES: &str = "a block has layers.K.w_ih, w_hh, b_ih and b_hh for K from 0
 #[allow(missing_docs)] // The texts explain the fields.
 pub enum GruFileError {
     /// The file could not be read or written, or is not a burnpack.
-    #[error("{path}: {reason}")]
-    File { path: PathBuf, reason: String },
+    #[error("{path}: {error}")]
+    File { path: PathBuf, error: io::Error },
     /// The file has parameters, but no configuration. Load it with Burn's `load_file`.
     #[error("{path}: expected a configuration next to the parameters, got none")]
     NoConfig { path: PathBuf },
     /// The configuration is not valid, or does not match the parameters.
-    #[error("{path}: {source}")]
-    Content { path: PathBuf, source: GruError },
+    #[error("{path}: {error}")]
+    Content { path: PathBuf, error: GruError },
     /// The fields of the block were changed to values that no configuration describes.
     #[error("block cannot be described by a GruBlockConfig: {0}")]
     Block(GruMismatch),
@@ -80,10 +80,11 @@ impl GruBlock {
             .check_weights(&self.weights())
             .and_then(|()| parameters.iter().try_for_each(check_parameter))
             .and_then(|()| check_dtypes(&parameters))
-            .map_err(|source| content(path, source))?;
+            .map_err(|e| content(path, e))?;
         let parameters = parameters.into_iter().map(little_endian).collect();
         let writer = Writer::new(parameters).with_metadata(CONFIG, &config.to_string());
-        writer.write_to_file(path).map_err(|e| file(path, e))
+        let written = writer.write_to_file(path);
+        written.map_err(|e| file(path, files::invalid(e)))
     }
 
     /// Reads the block that [`save_with_config`](Self::save_with_config) wrote.
@@ -103,29 +104,25 @@ impl GruBlock {
         let bytes = files::read(path).map_err(|e| file(path, e))?;
         let bytes = Bytes::from_elems(bytes).shared();
         let reader = Reader::from_bytes(bytes.clone()).map_err(|e| {
-            file(
-                path,
-                files::mismatch(
-                    BURNPACK,
-                    &path.to_string_lossy(),
-                    &mut Cursor::new(&bytes[..]),
-                    e,
-                ),
-            )
+            let (name, mut start) = (path.to_string_lossy(), Cursor::new(&bytes[..]));
+            let reason = files::mismatch(BURNPACK, &name, &mut start, e);
+            file(path, files::invalid(reason))
         })?;
         let Some(json) = reader.metadata().get(CONFIG) else {
             return Err(GruFileError::NoConfig { path: path.into() });
         };
-        let config = read_config(json).map_err(|source| content(path, source))?;
-        let tensors = reader.into_tensors().map_err(|e| file(path, e))?;
+        let config = read_config(json).map_err(|e| content(path, e))?;
+        let tensors = reader
+            .into_tensors()
+            .map_err(|e| file(path, files::invalid(e)))?;
         let mut limit = Limit::new(bytes.len() as u64);
         check_dtypes(&tensors)
             .and_then(|()| tensors.iter().try_for_each(|t| check_size(t, &mut limit)))
-            .map_err(|source| content(path, source))?;
+            .map_err(|e| content(path, e))?;
         let parameters = tensors
             .into_iter()
             .map(|tensor| (tensor.name.clone(), tensor));
-        assemble(&config, parameters.collect(), device).map_err(|source| content(path, source))
+        assemble(&config, parameters.collect(), device).map_err(|e| content(path, e))
     }
 }
 
@@ -288,16 +285,12 @@ fn tensor<const D: usize>(
     Ok(Some(Tensor::from_data(data, (device, dtype))))
 }
 
-fn file(path: &Path, error: impl std::fmt::Display) -> GruFileError {
-    GruFileError::File {
-        path: path.into(),
-        reason: error.to_string(),
-    }
+fn file(path: &Path, error: io::Error) -> GruFileError {
+    let path = path.into();
+    GruFileError::File { path, error }
 }
 
-fn content(path: &Path, source: GruError) -> GruFileError {
-    GruFileError::Content {
-        path: path.into(),
-        source,
-    }
+fn content(path: &Path, error: GruError) -> GruFileError {
+    let path = path.into();
+    GruFileError::Content { path, error }
 }

@@ -1,6 +1,9 @@
 //! The module: its forward passes.
 
-use super::{GruLayer, arguments::check_sequence};
+use super::{
+    GruLayer,
+    arguments::{check_sequence, expect_forward},
+};
 #[cfg(feature = "cpu-kernels")]
 use crate::op::infer::{Plain, PlainLayer, infer};
 use crate::{
@@ -10,7 +13,7 @@ use crate::{
     op::shape,
 };
 use burn::{module::Module, nn::Dropout, tensor::Tensor};
-use gru_spec::{Direction, Layout};
+use gru_spec::Layout;
 use std::iter::repeat_n;
 #[cfg(feature = "autodiff")]
 use std::sync::Once;
@@ -252,21 +255,21 @@ impl GruBlock {
     /// is off, and zoneout uses its mean, as in inference.
     ///
     /// # Panics
-    /// As [`forward`](Self::forward).
+    /// As [`forward_with`](Self::forward_with).
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
-    /// # use gru_op::GruBlockConfig;
+    /// use gru_op::{GruBlockConfig, SequenceOptions};
+    ///
     /// # let (n, t, i, h, device) = (3, 5, 3, 4, Device::flex());
     /// # let x = Tensor::<3>::random([n, t, i], Distribution::Default, &device);
     /// let gru = GruBlockConfig::new(i, h).with_num_layers(2).init(&device);
-    /// let gates = gru.gates(x, None);
+    /// let gates = gru.gates(x, SequenceOptions::new());
     /// assert_eq!(gates[1].reset.dims(), [n, t, h]); // of the second layer
     /// ```
-    pub fn gates(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> Vec<GruGates> {
+    pub fn gates(&self, x: Tensor<3>, options: SequenceOptions<3>) -> Vec<GruGates> {
         const OP: &str = "GruBlock::gates";
-        let (block, x) = (self.valid(), x.inner());
-        let mut options = SequenceOptions::new().state(state.map(Tensor::inner));
+        let (block, x, mut options) = (self.valid(), x.inner(), options.inner());
         options.order.layout = self.layout();
         let mut all = Vec::with_capacity(self.layers.len());
         check_sequence(OP, &x, x.dims(), &options, self.sizes(OP));
@@ -388,12 +391,4 @@ pub(super) fn layout(batch_first: bool) -> Layout {
     } else {
         Layout::TimeMajor
     }
-}
-
-/// Panics if a layer has the reverse direction.
-pub(super) fn expect_forward(op: &str, mut layers: impl Iterator<Item = Direction>) {
-    assert!(
-        layers.all(|direction| direction == Direction::Forward),
-        "{op}: expected the forward direction in every layer, got reverse, which requires the whole sequence"
-    );
 }

@@ -7,8 +7,17 @@ use burn::{
 
 /// How the parameters of a [`GruBlock`](crate::GruBlock) are drawn.
 ///
-/// A Burn initializer converts: `config.with_initializer(Initializer::Zeros.into())`.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+/// A Burn initializer converts. Keras draws its weights like this, and its biases are zero:
+///
+/// ```
+/// use burn::module::Initializer;
+/// use gru_op::GruBlockConfig;
+///
+/// let config = GruBlockConfig::new(3, 4)
+///     .with_initializer(Initializer::XavierUniform { gain: 1.0 }.into())
+///     .with_recurrent_initializer(Some(Initializer::Orthogonal { gain: 1.0 }.into()));
+/// ```
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum GruInitializer {
     /// PyTorch's: every weight and bias uniform in `[−1/√H, 1/√H]`.

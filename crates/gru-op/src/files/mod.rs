@@ -12,8 +12,9 @@ pub use self::{
 use burn::tensor::{Bytes, DType};
 use std::{
     borrow::Cow,
+    fmt::Display,
     fs::{self, File},
-    io::Read,
+    io::{self, Read},
     path::Path,
 };
 
@@ -24,33 +25,36 @@ pub const CONFIG: &str = "gru-op.config";
 ///
 /// # Errors
 /// If the file cannot be opened, or is not a regular file.
-pub fn open(path: &Path) -> Result<File, String> {
-    let of_tensorflow =
-        || kind::without_file(path).map(|kind| format!("expected a file, got {kind}"));
-    let metadata = fs::metadata(path);
-    let metadata = metadata.map_err(|e| of_tensorflow().unwrap_or_else(|| e.to_string()))?;
+pub fn open(path: &Path) -> io::Result<File> {
+    let no_file = |kind: &str| invalid(format!("expected a file, got {kind}"));
+    let of_tensorflow = || kind::without_file(path).map(no_file);
+    let metadata = fs::metadata(path).map_err(|e| of_tensorflow().unwrap_or(e))?;
     let kind = metadata.file_type();
     if kind.is_file() {
-        return File::open(path).map_err(|e| e.to_string());
+        return File::open(path);
     }
     let kind = if kind.is_dir() {
         "a folder"
     } else {
         "a pipe, a socket or a device"
     };
-    Err(of_tensorflow().unwrap_or_else(|| format!("expected a file, got {kind}")))
+    Err(of_tensorflow().unwrap_or_else(|| no_file(kind)))
 }
 
 /// Reads a whole file.
 ///
 /// # Errors
 /// As [`open`], or if the file cannot be read.
-pub fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
-    let size = file.metadata().map_err(|e| e.to_string())?.len();
-    let mut bytes = Vec::with_capacity(size as usize);
-    file.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    let mut bytes = Vec::with_capacity(file.metadata()?.len() as usize);
+    file.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The error for a file with other content than expected.
+pub fn invalid(reason: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason.to_string())
 }
 
 /// Converts little-endian bytes of a file to numbers of this machine, or numbers to bytes. A part of a file may start at

@@ -19,6 +19,8 @@ use gru_spec::{Checkpointing, Direction, Layout, Lengths, Order, Weights};
 /// assert!(weights.b_hh.is_none());
 /// ```
 #[derive(Debug, Clone)]
+#[must_use]
+#[non_exhaustive]
 pub struct GruWeights {
     /// Input weight `[I,3H]`. Without it the sequence is already projected, and `x` has `3H` features.
     pub w_ih: Option<Tensor<2>>,
@@ -94,6 +96,7 @@ impl GruWeights {
 /// assert_eq!((y.dims(), state.dims()), ([n, t, h], [n, h]));
 /// ```
 #[derive(Debug, Clone, Default)]
+#[must_use]
 pub struct SequenceOptions<const D: usize> {
     pub(crate) state: Option<Tensor<D>>,
     pub(crate) padding: Padding,
@@ -119,19 +122,35 @@ impl<const D: usize> SequenceOptions<D> {
 
     /// Row `n` ends after its first `lengths[n]` steps, like PyTorch's packed sequences and ONNX'
     /// `sequence_lens`. Lengths may be in any order, and may be 0. [`Direction::Reverse`] starts at the end of
-    /// each row. The output past the end is zero. Replaces a mask.
+    /// each row. The output past the end is zero.
     ///
     /// The CPU backends neither read nor multiply what is past the end of a row. GPU backends leave padding out of the
     /// products over all steps, and of the recurrence in tiles of rows.
+    ///
+    /// # Panics
+    /// If there is a [mask](Self::mask).
     pub fn lengths(mut self, lengths: &[usize]) -> Self {
+        let is_mask = matches!(self.padding, Padding::Mask(_));
+        assert!(
+            !is_mask,
+            "SequenceOptions: expected lengths or a mask, got both"
+        );
         self.padding = Padding::Lengths(Lengths::Padded(lengths.into()));
         self
     }
 
     /// A mask `[N,T]` or `[T,N]`, true at valid steps, like Keras' mask. Skipped steps may be anywhere. The
     /// output of a skipped step repeats the previous output (in the direction of time), and is zero before the
-    /// first valid step. Replaces lengths.
+    /// first valid step.
+    ///
+    /// # Panics
+    /// If there are [lengths](Self::lengths).
     pub fn mask(mut self, mask: Tensor<2, Bool>) -> Self {
+        let has_lengths = matches!(self.padding, Padding::Lengths(_));
+        assert!(
+            !has_lengths,
+            "SequenceOptions: expected lengths or a mask, got both"
+        );
         self.padding = Padding::Mask(mask);
         self
     }
@@ -153,9 +172,7 @@ impl<const D: usize> SequenceOptions<D> {
         self.starts.state = state.into();
         self
     }
-}
 
-impl SequenceOptions<2> {
     /// The options without autodiff.
     pub(crate) fn inner(self) -> Self {
         Self {
@@ -173,7 +190,9 @@ impl SequenceOptions<2> {
             ..self
         }
     }
+}
 
+impl SequenceOptions<2> {
     /// Sets the memory layout of the sequence.
     pub fn layout(mut self, layout: Layout) -> Self {
         self.order.layout = layout;

@@ -46,6 +46,7 @@ fn value(activation: &Activation, a: f64) -> f64 {
         Activation::Softsign => a / (1.0 + a.abs()),
         // ln(1 + e^a) without overflow.
         Activation::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
+        other => other.unknown(),
     }
 }
 
@@ -65,6 +66,7 @@ fn slope(activation: &Activation, a: f64, y: f64) -> f64 {
         Activation::Elu { alpha } => pieces(a > 0.0, 1.0, y + alpha),
         Activation::Softsign => (1.0 - y.abs()).powi(2),
         Activation::Softplus => -(-y).exp_m1(),
+        other => other.unknown(),
     }
 }
 
@@ -91,6 +93,7 @@ fn kinks(activation: &Activation) -> [f64; 2] {
         | Activation::Affine { .. }
         | Activation::ScaledTanh { .. }
         | Activation::Softplus => [NONE, NONE],
+        other => other.unknown(),
     }
 }
 

@@ -33,7 +33,7 @@ impl Training {
         let settings = Settings::try_parse_from(arguments)?;
         let text = Text::new(&text, settings.batch, settings.seq)?;
         let device = if gpu { webgpu().await? } else { Device::flex() };
-        Ok(Training(Trainer::new(settings, text, &[device])))
+        Ok(Training(Trainer::new(settings, text, &device)))
     }
 
     /// The number of steps of the whole run.
@@ -69,7 +69,7 @@ impl Training {
             temperature: 0.7,
             seed: seed.into(),
         };
-        let device = self.0.learner.devices[0].clone().inner();
+        let device = self.0.learner.device.clone().inner();
         let model = self.0.learner.model.valid();
         Ok(generate(&model, &self.0.text.vocabulary, &sampling, &device).await?)
     }

@@ -12,8 +12,8 @@ use crate::kernel::{
     rule::{Pass, Rule, Starts},
     step::blend_back,
     tensors::{
-        Backward, down, is_skipped, kept_share, mask_of, place_at, previous_state, starts, strides,
-        time_of, unless_skipped,
+        Backward, code_of, down, kept_share, mask_of, place_at, previous_state, skips, starts,
+        strides, time_of, unless_skipped,
     },
 };
 use cubecl::prelude::*;
@@ -257,7 +257,7 @@ fn store_pairs<F: Float>(
             let row = k * n_stride + times.now * t_stride;
             let gate = row * comptime!(rule.saved() * hidden) + j;
             let mask = mask_of::<F>(args.recurrent_mask, at);
-            let skipped = is_skipped::<F>(args.step_mask, row, rule);
+            let skipped = skips(code_of::<F>(args.step_mask, row), rule.starts);
             // The gradient through the following step, unless that step is skipped.
             let row_after = k * n_stride + times.after * t_stride;
             let zero = 0.0f32.runtime();
@@ -270,7 +270,7 @@ fn store_pairs<F: Float>(
                     (carried, through)
                 } else {
                     // The gradient does not cross a start before the following step.
-                    let cuts = starts::<F>(args.step_mask, row_after);
+                    let cuts = starts(code_of::<F>(args.step_mask, row_after));
                     let d_start = select(cuts, carried + through, 0.0f32);
                     if comptime!(rule.starts == Starts::FromState) {
                         add_to_start::<F>(args, tile.s, at, d_start, variant);

@@ -139,7 +139,7 @@ impl Steps {
     fn keeps_weight(&self) -> bool {
         let Threads { columns, .. } = self.threads;
         let fits = |matrices: Matrices| {
-            matrices.registers(self.rule.hidden, columns, self.threads.units())
+            matrices.registers(self.rule.hidden, columns, self.threads.count())
                 <= PERSISTENT_REGISTERS
         };
         self.persistent && self.threads.matrices.is_none_or(fits)
@@ -256,7 +256,7 @@ pub(crate) fn no_time_out(#[comptime] steps: Steps) -> Shared<[u32]> {
 /// Sums of a tile: by threads, or by the matrix units of a plane.
 #[derive(CubeType)]
 pub(crate) struct Sums<R: Size> {
-    units: Array<Vector<f32, R>>,
+    threads: Array<Vector<f32, R>>,
     matrices: Sequence<cmma::Matrix<f32>>,
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn tile_sums<R: Size>(
     #[comptime] threads: Threads,
 ) -> Sums<R> {
     Sums::<R> {
-        units: zero_sums::<R>(product, threads),
+        threads: zero_sums::<R>(product, threads),
         matrices: zero_matrices(product, threads),
     }
 }
@@ -274,7 +274,7 @@ pub(crate) fn tile_sums<R: Size>(
 /// The weight of a product, if it is resident: of a thread, or of a plane with matrix units.
 #[derive(CubeType)]
 pub(crate) struct Weight<M: Float> {
-    units: Array<f32>,
+    threads: Array<f32>,
     matrices: Sequence<Sequence<cmma::Matrix<M>>>,
 }
 
@@ -286,12 +286,12 @@ pub(crate) fn step_weight<F: Float, M: Float>(
     #[comptime] product: Product,
     #[comptime] threads: Threads,
 ) -> Weight<M> {
-    let by_units = comptime!(Product {
+    let by_threads = comptime!(Product {
         resident: product.resident && threads.matrices.is_none(),
         ..product
     });
     Weight::<M> {
-        units: load_weight::<F>(rhs, j0, by_units, threads),
+        threads: load_weight::<F>(rhs, j0, by_threads, threads),
         matrices: load_matrices::<F, M>(rhs, j0, product, threads),
     }
 }
@@ -318,12 +318,12 @@ pub(crate) fn accumulate_block<F: Float, M: Float, R: Size>(
             threads,
         );
     } else {
-        let units = &mut sums.units;
+        let of_threads = &mut sums.threads;
         accumulate::<F, R>(
-            units,
+            of_threads,
             lhs.vectors.as_ref().unwrap(),
             rhs,
-            &weight.units,
+            &weight.threads,
             block,
             product,
             threads,
@@ -344,6 +344,6 @@ pub(crate) fn tile_results<R: Size>(
         sync_cube();
         pairs_of_partials(partial, product, threads)
     } else {
-        reduce_to_pairs::<R>(&sums.units, partial, product, threads)
+        reduce_to_pairs::<R>(&sums.threads, partial, product, threads)
     }
 }

@@ -86,6 +86,7 @@ fn value<B: Backend>(activation: Activation, a: Prim<B>) -> Prim<B> {
         }
         Activation::Softsign => a.clone() / a.abs().plus(1.0),
         Activation::Softplus => a.clone().relu() + a.abs().times(-1.0).exp().log1p(),
+        other => other.unknown(),
     }
 }
 
@@ -118,6 +119,7 @@ fn slope<B: Backend>(activation: Activation, y: Prim<B>) -> Prim<B> {
             c.clone() * c
         }
         Activation::Softplus => y.times(-1.0).exp().complement(),
+        other => other.unknown(),
     }
 }
 

@@ -8,22 +8,23 @@ use burn_cubecl::{CubeBackend, tensor::CubeTensor};
 use cubecl::ir::{ElemType, FloatKind};
 use gru_cube::{Recurrence, Starts, ZoneoutKind};
 use gru_spec::{Direction, Inputs, Lengths, Order, Sequence, Weights};
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 /// The call with the codes of [`Starts`] as its step mask, if it has starts. `None` if the kernels do not support the
 /// element type, or there is nothing to compute.
-pub(super) fn with_codes(call: &GruCall<CubeBackend>) -> Option<GruCall<CubeBackend>> {
+pub(super) fn with_codes(call: &GruCall<CubeBackend>) -> Option<Cow<'_, GruCall<CubeBackend>>> {
     let (sizes, x) = (call.sizes(), &call.inputs.sequence.x);
     element(x.dtype())?;
     if sizes.rows() * sizes.h == 0 || is_padding(&call.lengths) {
         return None;
     }
+    let Some(starts) = call.inputs.sequence.starts.clone() else {
+        return Some(Cow::Borrowed(call));
+    };
     let mut call = call.clone();
-    let sequence = &mut call.inputs.sequence;
-    if let Some(starts) = sequence.starts.clone() {
-        sequence.step_mask = Some(codes(sequence.step_mask.take(), starts, call.order));
-    }
-    Some(call)
+    let step_mask = &mut call.inputs.sequence.step_mask;
+    *step_mask = Some(codes(step_mask.take(), starts, call.order));
+    Some(Cow::Owned(call))
 }
 
 fn element(dtype: DType) -> Option<ElemType> {
@@ -37,8 +38,7 @@ fn element(dtype: DType) -> Option<ElemType> {
 
 /// The buffers of a call with codes. `x` is the raw buffer of the sequence, unless the caller replaces it.
 pub(super) fn recurrence(call: &GruCall<CubeBackend>) -> Recurrence {
-    let Inputs { sequence, weights } = call.inputs.clone();
-    let sizes = call.sizes();
+    let (Inputs { sequence, weights }, sizes) = (&call.inputs, call.sizes());
     // Without `..`, so that the compiler names a new tensor.
     let Sequence {
         x,
@@ -49,14 +49,16 @@ pub(super) fn recurrence(call: &GruCall<CubeBackend>) -> Recurrence {
         starts,
         start_state,
     } = sequence;
+    let h0 = h0.as_ref();
     let (starts, h0) = match (starts, start_state) {
-        (None, _) => (Starts::None, h0),
-        (Some(_), None) => (Starts::FromZeros, h0),
+        (None, _) => (Starts::None, h0.map(dense)),
+        (Some(_), None) => (Starts::FromZeros, h0.map(dense)),
         (Some(_), Some(state)) => {
-            let state = Prim::<CubeBackend>(state);
+            let state = Prim::<CubeBackend>(state.clone());
             let zeros = || Prim::zeros([sizes.n, sizes.h], &state);
-            let h0 = h0.map_or_else(zeros, Prim);
-            (Starts::FromState, Some(Prim::cat(vec![h0, state], 0).0))
+            let h0 = h0.cloned().map_or_else(zeros, Prim);
+            let both = dense(&Prim::cat(vec![h0, state], 0).0);
+            (Starts::FromState, Some(both))
         }
     };
     let lengths = left_out(call).map(<[_]>::to_vec);
@@ -66,7 +68,7 @@ pub(super) fn recurrence(call: &GruCall<CubeBackend>) -> Recurrence {
         order: call.order,
         dtype: element(x.dtype()).expect("a type of the kernels"),
         starts,
-        zoneout: match &zoneout {
+        zoneout: match zoneout {
             None => ZoneoutKind::None,
             Some(zoneout) if zoneout.shape()[2] == 1 => ZoneoutKind::OfRow,
             Some(_) => ZoneoutKind::OfUnit,
@@ -74,17 +76,17 @@ pub(super) fn recurrence(call: &GruCall<CubeBackend>) -> Recurrence {
         lengths,
         inputs: Inputs {
             sequence: Sequence {
-                x: handle(&x),
-                h0: h0.map(dense),
-                recurrent_mask: recurrent_mask.map(dense),
-                step_mask: step_mask.map(dense),
-                zoneout: zoneout.map(dense),
+                x: handle(x),
+                h0,
+                recurrent_mask: recurrent_mask.as_ref().map(dense),
+                step_mask: step_mask.as_ref().map(dense),
+                zoneout: zoneout.as_ref().map(dense),
                 starts: None,
                 start_state: None,
             },
             weights: Weights {
                 w_ih: None,
-                ..weights
+                ..weights.as_ref()
             }
             .map(dense),
         },

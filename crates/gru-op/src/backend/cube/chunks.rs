@@ -1,9 +1,10 @@
 //! Chunks of time, so that temporary memory does not grow with T.
 
 use super::Prim;
-use crate::{backend::GruCall, backend::composed::ComposedCall};
+use crate::backend::GruCall;
+use burn::backend::TensorMetadata;
 use burn_cubecl::CubeBackend;
-use gru_spec::{Inputs, Lengths, Sequence, Sizes};
+use gru_spec::{Inputs, Lengths, Order, Sequence, Sizes};
 use std::ops::Range;
 
 /// The least bytes of `p` in a chunk. Smaller chunks save little memory, and need more launches.
@@ -35,13 +36,14 @@ pub(super) fn chunks(
 pub(super) fn of_sequence(
     sequence: &Prim<CubeBackend>,
     steps: &Range<usize>,
-    call: &ComposedCall<CubeBackend>,
+    order: Order,
 ) -> Prim<CubeBackend> {
-    if *steps == (0..call.sizes.t) {
+    let time = order.layout.time_dim();
+    let t = sequence.0.shape()[time];
+    if *steps == (0..t) {
         return sequence.clone();
     }
-    let times = call.order.direction.times(steps.clone(), call.sizes.t);
-    sequence.narrow(call.time_dim(), times)
+    sequence.narrow(time, order.direction.times(steps.clone(), t))
 }
 
 /// The call with codes that computes these steps only, from the state before them.
@@ -49,15 +51,14 @@ pub(super) fn of_call(
     call: &GruCall<CubeBackend>,
     states: &Prim<CubeBackend>,
     steps: &Range<usize>,
-    whole: &ComposedCall<CubeBackend>,
 ) -> GruCall<CubeBackend> {
-    let Sizes { n, t, h, .. } = whole.sizes;
-    let part = |tensor| of_sequence(&Prim(tensor), steps, whole).0;
+    let Sizes { n, t, h, .. } = call.sizes();
+    let part = |tensor| of_sequence(&Prim(tensor), steps, call.order).0;
     let sequence = call.inputs.sequence.clone();
     let lengths = match call.lengths.of_rows() {
         None => Lengths::All,
         Some(lengths) => {
-            let times = whole.order.direction.times(steps.clone(), t);
+            let times = call.order.direction.times(steps.clone(), t);
             let in_chunk = |&len: &usize| len.clamp(times.start, times.end) - times.start;
             Lengths::Padded(lengths.iter().map(in_chunk).collect())
         }
@@ -65,7 +66,7 @@ pub(super) fn of_call(
     let h0 = match steps.start {
         0 => sequence.h0,
         first => {
-            let before = of_sequence(states, &(first - 1..first), whole);
+            let before = of_sequence(states, &(first - 1..first), call.order);
             Some(before.reshape([n, h]).0)
         }
     };

@@ -26,7 +26,7 @@ use burn::{
 };
 use burn_cubecl::{CubeBackend, kernel::into_contiguous, tensor::CubeTensor};
 use cubecl::server::Handle;
-use gru_cube::{Buffers, Limits, Plan, Recurrence, Settings, Starts, Strategy};
+use gru_cube::{Buffers, Limits, PlannedPass, Recurrence, Settings, Starts, Strategy};
 use gru_spec::{PerInput, Reset, Sizes};
 
 impl GruBackend for CubeBackend {
@@ -64,6 +64,7 @@ fn gradients(
         }
         None => recompute::gradients(&with_codes, &states, &d_states, wanted),
     };
+    drop(with_codes);
     done.unwrap_or_else(|gates| {
         let gates = gates.map(|gates| *gates);
         composed::gradients(call, GruSaved { states, gates }, d_states, wanted)
@@ -73,7 +74,7 @@ fn gradients(
 /// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates. The states are dense.
 fn lhs(recurrence: &Recurrence, states: &CubeTensor, gates: Option<&Handle>) -> Prim<CubeBackend> {
     let Sizes { h, .. } = recurrence.sizes;
-    let g = empty(states, [recurrence.sizes.rows(), h], states.dtype());
+    let g = empty(states, &[recurrence.sizes.rows(), h], states.dtype());
     let (client, states) = (client(states), buffer(states));
     gru_cube::recurrent_inputs(client, recurrence, &states, gates, &buffer(&g));
     Prim(g)
@@ -91,19 +92,18 @@ fn run(call: &GruCall<CubeBackend>, recurrence: &Recurrence, buffers: &Buffers) 
         Buffers::Backward { .. } => settings.backward,
     };
     let planned = |strategy| {
-        let plan = Plan::new(client, recurrence, buffers, strategy)?;
-        Ok((plan.schedule(), plan))
+        let pass = PlannedPass::new(client, recurrence, buffers, strategy)?;
+        Ok((pass.plan().schedule(), pass))
     };
-    let test = |plan| {
+    let test = |pass: &PlannedPass| {
         if settings.self_test {
-            self_test::test(call, buffers, plan)
+            self_test::test(call, buffers, pass.plan())
         } else {
             Ok(())
         }
     };
-    let plan = self_test::passing(strategy, planned, test);
-    let done = plan.and_then(|plan| Ok(plan.run(client, recurrence, buffers)?));
-    is_done(done, strategy)
+    let pass = self_test::passing(strategy, planned, test);
+    is_done(pass.map(PlannedPass::run), strategy)
 }
 
 /// Whether the kernels ran.
@@ -126,21 +126,18 @@ fn is_done(done: Result<(), NotRun>, strategy: Strategy) -> bool {
 
 /// `None` if no kernel runs this call.
 fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBackend>> {
-    let call = &call::with_codes(call)?;
+    let call = &*call::with_codes(call)?;
     let mut recurrence = call::recurrence(call);
-    let whole = composed::ComposedCall::new(call.clone());
-    let (x, w_ih) = (&whole.inputs.sequence.x, &whole.inputs.weights.w_ih);
-    let Sizes { n, t, h, .. } = whole.sizes;
-    let states = empty(&x.0, whole.sequence_shape(h), x.dtype());
+    let (x, w_ih) = (&call.inputs.sequence.x, &call.inputs.weights.w_ih);
+    let (sizes, layout, dtype) = (recurrence.sizes, call.order.layout, x.dtype());
+    let Sizes { n, t, i, h } = sizes;
+    let states = empty(x, &sizes.sequence(layout, h), dtype);
     let width = call.spec.saved_per_unit() * h;
-    let gates = keep.then(|| empty(&states, whole.sequence_shape(width), x.dtype()));
-    let [_, _, features] = x.dims();
+    let gates = keep.then(|| empty(x, &sizes.sequence(layout, width), dtype));
     // Products that leave out padding also need p of the valid steps only.
     let copies = 1 + usize::from(call.lengths.of_rows().is_some());
-    let per_step = copies * n * 3 * h * x.dtype().size();
-    let in_and_out = (features + h)
-        .saturating_mul(n * t)
-        .saturating_mul(x.dtype().size());
+    let per_step = copies * n * 3 * h * dtype.size();
+    let in_and_out = (i + h).saturating_mul(n * t).saturating_mul(dtype.size());
     let least = chunks::min_bytes(Limits::of(client(&states)).cubes);
     let limit = match (w_ih, keep) {
         // x is p already.
@@ -150,22 +147,24 @@ fn forward(call: &GruCall<CubeBackend>, keep: bool) -> Option<GruSaved<CubeBacke
         // The backward pass needs as much for the gradients of x and the states.
         (Some(_), true) => least.max(in_and_out),
     };
+    let x = Prim(x.clone());
     for steps in chunks::chunks(t, per_step, limit) {
         // The longest row is the first.
         let lengths = recurrence.lengths.as_ref();
         if lengths.is_some_and(|lengths| lengths[0] <= steps.start) {
             break;
         }
-        let part = chunks::of_sequence(x, &steps, &whole);
+        let part = chunks::of_sequence(&x, &steps, call.order);
         let p = match w_ih {
             Some(w_ih) => {
-                let rows = part.reshape([n * steps.len(), features]);
-                Places::product(&call::valid(call, steps.clone()), rows, w_ih.clone())
+                let rows = part.reshape([n * steps.len(), i]);
+                let w_ih = Prim(w_ih.clone());
+                Places::product(&call::valid(call, steps.clone()), rows, w_ih)
             }
             None => part,
         };
         // The kernel adds b_ih, which saves a pass over p.
-        recurrence.inputs.sequence.x = dense(p.0);
+        recurrence.inputs.sequence.x = dense(&p.0);
         let buffers = Buffers::Forward {
             steps,
             states: buffer(&states),
@@ -216,13 +215,13 @@ fn run_backward(
     let d_gates = if in_place {
         Prim::<CubeBackend>(kept.clone()).reshape(shape).0
     } else {
-        empty(&kept, shape, kept.dtype())
+        empty(&kept, &shape, kept.dtype())
     };
     let state_rows = match recurrence.starts {
         Starts::FromState => 2 * n,
         Starts::None | Starts::FromZeros => n,
     };
-    let d_h0 = empty(&kept, [state_rows, h], DType::F32);
+    let d_h0 = empty(&kept, &[state_rows, h], DType::F32);
     let d_h0 = match recurrence.lengths {
         // One row, because several may have padding.
         Some(_) => {
@@ -233,7 +232,7 @@ fn run_backward(
         None => d_h0,
     };
     let buffers = Buffers::Backward {
-        d_states: dense(d_states.clone()),
+        d_states: dense(d_states),
         states: buffer(states),
         gates: buffer(&kept),
         d_gates: (!in_place).then(|| buffer(&d_gates)),
@@ -254,7 +253,7 @@ mod tests {
     use super::*;
 
     const NOT_ALLOWED: NotRun = NotRun::NotAllowed(gru_cube::PlanError::BeyondLimit {
-        resource: gru_cube::Resource::Units,
+        resource: gru_cube::Resource::Threads,
         requested: 2,
         available: 1,
     });
@@ -268,7 +267,7 @@ mod tests {
     #[test]
     #[should_panic(
         expected = "gru-op: expected the forced schedule sequence rows=1 width=1 n_threads=2 k_splits=1 to run, \
-                               got: units per cube: expected at most 1, got 2"
+                               got: threads per cube: expected at most 1, got 2"
     )]
     fn an_error_names_the_forced_schedule() {
         let schedule = "sequence rows=1 width=1 n_threads=2 k_splits=1".parse();

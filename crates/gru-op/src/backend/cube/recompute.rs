@@ -29,16 +29,16 @@ pub(super) fn gradients(
     let all = chunks::chunks(whole.sizes.t, per_step, limit);
     // The gradient of x, with every chunk at its place. A single chunk returns its own buffer.
     let mut d_x = (wanted.x && all.len() > 1)
-        .then(|| Prim::<CubeBackend>(empty(&x.0, x.dims::<3>(), x.dtype())));
+        .then(|| Prim::<CubeBackend>(empty(&x.0, &x.dims::<3>(), x.dtype())));
     // The other gradients: the state before the latest chunk, and sums over chunks.
     let mut sums = PerInput::<Option<Prim<CubeBackend>>>::default();
     for steps in all.rev() {
-        let chunk = chunks::of_call(call, &states, &steps, &whole);
+        let chunk = chunks::of_call(call, &states, &steps);
         // No gradient leaves the padding. The gradient of x there is undefined.
         if is_padding(&chunk.lengths) {
             continue;
         }
-        let of = |sequence| chunks::of_sequence(sequence, &steps, &whole);
+        let of = |sequence| chunks::of_sequence(sequence, &steps, whole.order);
         let d_chunk = match sums.h0.take() {
             Some(d_after) => add_to_last(of(&d_states), d_after, &whole),
             None => of(&d_states),
@@ -87,10 +87,10 @@ fn gates(
         Some(w_ih) => product(x, w_ih.clone()),
         None => x,
     };
-    recurrence.inputs.sequence.x = dense(p.0);
+    recurrence.inputs.sequence.x = dense(&p.0);
     let h = whole.sizes.h;
     let width = spec.saved_per_unit() * h;
-    let gates = empty(&states.0, whole.sequence_shape(width), states.dtype());
+    let gates = empty(&states.0, &whole.sequence_shape(width), states.dtype());
     let g = lhs(recurrence, &into_contiguous(states.0.clone()), None);
     let w_hh = &whole.inputs.weights.w_hh;
     let columns = |from: usize, to: usize| w_hh.narrow(1, from * h..to * h);
@@ -98,14 +98,14 @@ fn gates(
     let make = |products| gru_cube::gates(client, recurrence, &products, &buffer(&gates));
     match spec.reset {
         Reset::AfterMatmul => {
-            let q = dense(product(g, w_hh.clone()).0);
+            let q = dense(&product(g, w_hh.clone()).0);
             make(Products::All { q });
         }
         Reset::BeforeMatmul => {
-            let q = dense(product(g.clone(), columns(0, 2)).0);
+            let q = dense(&product(g.clone(), columns(0, 2)).0);
             let times_r = buffer(&g.0);
             make(Products::ResetAndUpdate { q, g: times_r });
-            let q = dense(product(g, columns(2, 3)).0);
+            let q = dense(&product(g, columns(2, 3)).0);
             make(Products::Candidate { q });
         }
     }

@@ -101,21 +101,21 @@ impl<K: Eq + Hash> Verdicts<K> {
     }
 }
 
-/// The plan of a pass, after its test.
+/// A planned pass, after its test.
 ///
-/// If an inferred persistent kernel fails, the plan is another kernel. Where another program occupies a part of the
+/// If an inferred persistent kernel fails, another kernel is planned. Where another program occupies a part of the
 /// device, the barriers of a persistent kernel time out and no driver is wrong.
-pub(super) fn passing<P: Copy>(
+pub(super) fn passing<P>(
     strategy: Strategy,
     planned: impl Fn(Strategy) -> Result<(Schedule, P), NotRun>,
-    test: impl Fn(P) -> Result<(), NotRun>,
+    test: impl Fn(&P) -> Result<(), NotRun>,
 ) -> Result<P, NotRun> {
-    let (schedule, plan) = planned(strategy)?;
-    match (test(plan), schedule, strategy) {
-        (Ok(()), _, _) => Ok(plan),
+    let (schedule, pass) = planned(strategy)?;
+    match (test(&pass), schedule, strategy) {
+        (Ok(()), _, _) => Ok(pass),
         (Err(NotRun::FailedTest { .. }), Schedule::Persistent(_), Strategy::Inferred) => {
-            let (_, plan) = planned(Strategy::Independent)?;
-            test(plan).map(|()| plan)
+            let (_, pass) = planned(Strategy::Independent)?;
+            test(&pass).map(|()| pass)
         }
         (Err(error), _, _) => Err(error),
     }
@@ -163,7 +163,7 @@ mod tests {
                 };
                 Ok((schedule, schedule))
             };
-            let test = |schedule| test(schedule).then_some(()).ok_or(failed(schedule));
+            let test = |&schedule: &Schedule| test(schedule).then_some(()).ok_or(failed(schedule));
             passing(strategy, planned, test)
         };
         let inferred = Strategy::Inferred;

@@ -19,8 +19,12 @@ pub(super) fn handle(tensor: &CubeTensor) -> Handle {
 }
 
 /// The buffer of a tensor, dense and row-major.
-pub(super) fn dense(tensor: CubeTensor) -> Handle {
-    buffer(&into_contiguous(tensor))
+pub(super) fn dense(tensor: &CubeTensor) -> Handle {
+    if tensor.is_contiguous() {
+        handle(tensor)
+    } else {
+        buffer(&into_contiguous(tensor.clone()))
+    }
 }
 
 /// The buffer of a dense tensor.
@@ -38,13 +42,9 @@ pub(super) fn buffer(tensor: &CubeTensor) -> Handle {
 }
 
 /// An uninitialized tensor on the device of `like`.
-pub(super) fn empty<const D: usize>(
-    like: &CubeTensor,
-    shape: [usize; D],
-    dtype: DType,
-) -> CubeTensor {
+pub(super) fn empty(like: &CubeTensor, shape: &[usize], dtype: DType) -> CubeTensor {
     let (client, device) = (like.client.clone(), like.device.clone());
-    empty_device_contiguous_dtype(client, device, Shape::new(shape), dtype)
+    empty_device_contiguous_dtype(client, device, Shape::from(shape), dtype)
 }
 
 /// The first columns of a matrix. Burn's slice copies them if the bytes of the others are no multiple of an alignment,

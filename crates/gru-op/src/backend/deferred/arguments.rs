@@ -84,7 +84,7 @@ impl Arguments {
         if arguments.encode() != row {
             return Err(SCALARS.into());
         }
-        arguments.spec.try_check()?;
+        arguments.spec.try_check().map_err(|e| e.to_string())?;
         Ok(arguments)
     }
 }
@@ -101,13 +101,12 @@ mod tests {
         let activation = |place: usize| ACTIVATIONS[(k + place) % ACTIVATIONS.len()];
         let mut place = 0..;
         Arguments {
-            spec: GruSpec {
-                reset: [Reset::AfterMatmul, Reset::BeforeMatmul][bit(0)],
-                update: [Update::Keeps, Update::Takes][bit(1)],
-                activations: [0, 1, 2].map(activation).into(),
-                clip_gates: [None, Some(0.7)][bit(2)],
-                clip_state: [None, Some(f64::INFINITY)][bit(3)],
-            },
+            spec: GruSpec::default()
+                .with_reset([Reset::AfterMatmul, Reset::BeforeMatmul][bit(0)])
+                .with_update([Update::Keeps, Update::Takes][bit(1)])
+                .with_activations([0, 1, 2].map(activation).into())
+                .with_clip_gates([None, Some(0.7)][bit(2)])
+                .with_clip_state([None, Some(f64::INFINITY)][bit(3)]),
             order: Order {
                 layout: [Layout::BatchMajor, Layout::TimeMajor][bit(4)],
                 direction: [Direction::Forward, Direction::Reverse][bit(5)],

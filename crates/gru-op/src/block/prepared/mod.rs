@@ -5,8 +5,8 @@ mod cpu;
 
 use super::{
     GruBlock, GruBlockConfig, GruError,
-    arguments::check_sequence,
-    gru_block::{expect_forward, layout},
+    arguments::{check_sequence, expect_forward, try_forward},
+    gru_block::layout,
 };
 #[cfg(feature = "cpu-kernels")]
 use crate::op::infer::{self, Outputs};
@@ -139,6 +139,16 @@ enum Kind {
 impl PreparedGru {
     /// Runs every layer over a sequence, as [`GruBlock::forward`].
     ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use gru_op::{GruBlockConfig, Precision};
+    ///
+    /// let (n, t, i, h, device) = (2, 5, 3, 4, Device::flex());
+    /// let gru = GruBlockConfig::new(i, h).init(&device).prepare(Precision::Int8);
+    /// let (y, state) = gru.forward(Tensor::ones([n, t, i], &device), None);
+    /// assert_eq!((y.dims(), state.dims()), ([n, t, h], [1, n, h]));
+    /// ```
+    ///
     /// # Panics
     /// As [`GruBlock::forward`], and if `x` is on an autodiff device.
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
@@ -177,6 +187,19 @@ impl PreparedGru {
 
     /// Runs every layer over one step, as [`GruBlock::step`]: from `x [N,I]` and `state [L,N,H]` to the output of
     /// the last layer `[N,H]` and the new state.
+    ///
+    /// ```
+    /// # use burn::tensor::{Device, Tensor};
+    /// # use gru_op::{GruBlockConfig, Precision};
+    /// # let (n, i, device) = (2, 3, Device::flex());
+    /// let gru = GruBlockConfig::new(i, 4).init(&device).prepare(Precision::Full);
+    /// let mut state = None;
+    /// for _ in 0..10 {
+    ///     let (y, new) = gru.step(Tensor::ones([n, i], &device), state);
+    ///     assert_eq!(y.dims(), [n, 4]);
+    ///     state = Some(new);
+    /// }
+    /// ```
     ///
     /// # Panics
     /// As [`GruBlock::step`], and if `x` is on an autodiff device.
@@ -253,15 +276,24 @@ impl PreparedGru {
     /// ```
     #[cfg(feature = "cpu-kernels")]
     pub fn stream(&self, rows: usize) -> gru_cpu::StackStream {
+        self.try_stream(rows)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// [`stream`](Self::stream) for blocks and devices that a user chooses.
+    ///
+    /// # Errors
+    /// [`GruError::Config`] where `stream` would panic.
+    #[cfg(feature = "cpu-kernels")]
+    pub fn try_stream(&self, rows: usize) -> Result<gru_cpu::StackStream, GruError> {
         const OP: &str = "PreparedGru::stream";
         let Some(stack) = self.stack() else {
-            panic!(
-                "{OP}: expected the backend flex or ndarray, got {:?}",
-                self.device
-            );
+            let device = &self.device;
+            let reason = format!("{OP}: expected the backend flex or ndarray, got {device:?}");
+            return Err(GruError::Config { reason });
         };
-        expect_forward(OP, self.directions());
-        gru_cpu::StackStream::new(stack.clone(), rows)
+        try_forward(OP, self.directions())?;
+        Ok(gru_cpu::StackStream::new(stack.clone(), rows))
     }
 
     /// The weights for use without Burn, on Flex and ndarray.

@@ -75,19 +75,17 @@ impl GruDescriptor {
 
     /// What a step of the call computes.
     pub fn spec(&self) -> GruSpec {
-        GruSpec {
-            reset: if self.reset_after {
-                Reset::AfterMatmul
-            } else {
-                Reset::BeforeMatmul
-            },
-            update: self.update,
-            activations: Activations {
-                reset: self.reset_gate_activation,
-                update: self.update_gate_activation,
-                candidate: self.output_gate_activation,
-            },
-            ..GruSpec::default()
-        }
+        let reset = if self.reset_after {
+            Reset::AfterMatmul
+        } else {
+            Reset::BeforeMatmul
+        };
+        let activations = Activations {
+            reset: self.reset_gate_activation,
+            update: self.update_gate_activation,
+            candidate: self.output_gate_activation,
+        };
+        let spec = GruSpec::default().with_reset(reset);
+        spec.with_update(self.update).with_activations(activations)
     }
 }

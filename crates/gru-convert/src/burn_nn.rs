@@ -7,17 +7,14 @@
 //! A record does not contain `reset_after`, activations and `clip`. [`config`] returns Burn's defaults. If the module had
 //! other options, pass `GruBlockConfig::try_from(&gru_config)?` to [`import`] instead.
 //!
-//! Write the whole path, as in `gru_convert::burn::load`. After `use gru_convert::burn`, the name `burn` is this module
-//! and no longer the crate.
-//!
 //! ```no_run
 //! # #[cfg(feature = "store")]
 //! # fn main() -> Result<(), gru_convert::ConvertError> {
 //! use gru_convert::StateDict;
 //! # let device = burn::tensor::Device::flex();
 //! let dict = StateDict::from_burnpack("model.bpk")?;
-//! let config = gru_convert::burn::config(&dict, "encoder.gru.")?;
-//! let gru = gru_convert::burn::import(&dict, "encoder.gru.", &config, &device)?;
+//! let config = gru_convert::burn_nn::config(&dict, "encoder.gru.")?;
+//! let gru = gru_convert::burn_nn::import(&dict, "encoder.gru.", &config, &device)?;
 //! # Ok(()) }
 //! # #[cfg(not(feature = "store"))]
 //! # fn main() {}
@@ -117,10 +114,10 @@ pub fn export(block: &GruBlock, prefix: &str) -> Result<StateDict, ConvertError>
 /// # fn main() -> Result<(), gru_convert::ConvertError> {
 /// # use gru_op::GruBlockConfig;
 /// # let device = burn::tensor::Device::flex();
-/// # let one = |i, prefix| gru_convert::burn::export(&GruBlockConfig::new(i, 16).init(&device), prefix);
+/// # let one = |i, prefix| gru_convert::burn_nn::export(&GruBlockConfig::new(i, 16).init(&device), prefix);
 /// # let mut dict = one(8, "first.")?;
 /// # dict.extend(one(16, "second.")?);
-/// let dict = gru_convert::burn::blocks(dict, &device)?.renamed(|key| {
+/// let dict = gru_convert::burn_nn::blocks(dict, &device)?.renamed(|key| {
 ///     let key = key.replace("first.layers.0.", "gru.layers.0.");
 ///     key.replace("second.layers.0.", "gru.layers.1.")
 /// })?;
@@ -144,7 +141,7 @@ fn block(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruBlock, Co
 /// becomes one parameter, and no parameter is left out.
 ///
 /// A record does not contain what a GRU computes, so build `model` with blocks of the same configuration. Parameters
-/// become the default float type of the model's device.
+/// become the default float type of the model's device. [`pytorch::load`](crate::pytorch::load) has an example.
 ///
 /// # Errors
 /// As [`import`], or if arrays and parameters do not match.
