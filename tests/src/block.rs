@@ -182,7 +182,7 @@ fn orthogonal_initializer(device: &Device, tolerance: Tolerance) -> Result<(), S
     let config = GruBlockConfig::new(3, h).with_recurrent_initializer(Some(orthogonal.into()));
     let layer = &config.init(device).layers[0];
     let b_ih = values(layer.b_ih.as_ref().expect("a bias is the default").val());
-    if b_ih.iter().any(|&bias| bias == 0.0) {
+    if b_ih.contains(&0.0) {
         return Err(format!(
             "expected biases of the other initializer, got {b_ih:?}"
         ));

@@ -5,10 +5,7 @@ use super::{
     backends::TestBackend,
     runs::{expect, random, values},
 };
-use burn::{
-    module::Module,
-    tensor::{Bool, Device, Tensor, capture},
-};
+use burn::tensor::{Bool, Device, Tensor, capture};
 use gru_op::{GruBlock, GruBlockConfig, SequenceOptions};
 use libtest_mimic::Trial;
 use std::cell::RefCell;
@@ -90,8 +87,10 @@ fn gradients(block: &GruBlock, x: Tensor<3>) -> Vec<Tensor<1>> {
 /// Compares replays with plain calls. Two graphs take turns.
 fn replays(device: &Device, run: impl Fn(Tensor<3>) -> Vec<Tensor<1>>) -> Result<(), String> {
     let inputs = ["a", "b"].map(|name| RefCell::new(random::<3>(name, [N, T, I], device)));
-    let record = |x| capture(device, || run(RefCell::borrow(x).clone()));
-    let mut graphs = inputs.each_ref().map(record);
+    let run = &run;
+    let mut graphs = inputs
+        .each_ref()
+        .map(|x| capture(device, move || run(x.borrow().clone())));
     for round in 0..3 {
         for (k, (x, graph)) in inputs.iter().zip(&mut graphs).enumerate() {
             if !graph.is_hardware() {

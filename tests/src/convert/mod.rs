@@ -12,7 +12,7 @@ use burn::{
     tensor::{Device, Distribution, Tensor, TensorData},
 };
 use gru_convert::{
-    ConvertError, StateDict, burn as burns, cudnn, keras, mps_graph, onednn, onnx, pytorch,
+    ConvertError, StateDict, burn_nn as burns, cudnn, keras, mps_graph, onednn, onnx, pytorch,
     tensorflow,
 };
 use gru_op::{Activation, Direction, GruBlock, GruBlockConfig, GruWeights, Reset};

@@ -53,7 +53,7 @@ pub const ALL: &[Misuse] = &[
     (
         || {
             let (w_ru, w_c) = (zeros([I + H, 2 * H]), zeros([I + H, H]));
-            tensorflow::weights(w_ru, w_c, zeros([H]), zeros([H]));
+            let _ = tensorflow::weights(w_ru, w_c, zeros([H]), zeros([H]));
         },
         "tensorflow::weights: b_ru [2H] must be [10], got [5]; w_c is [9, 5]",
     ),

@@ -85,7 +85,7 @@ fn constants(device: &Device) -> Result<(), String> {
     flat("prepare", 1_000, || drop(gru.prepare(Precision::Full)))?;
     flat("exporters", 1_000, || {
         for export in [pytorch::export, keras::export] {
-            export(&gru, "").expect("both systems have this GRU");
+            let _ = export(&gru, "").expect("both systems have this GRU");
         }
         onnx::model(&gru, Default::default()).expect("ONNX has this GRU");
     })?;

@@ -11,7 +11,7 @@ use gru_op::{
 use safetensors::{Dtype, SafeTensors, View};
 use std::{
     borrow::Cow,
-    io::{Cursor, Write},
+    io::{self, Cursor, Write},
     path::Path,
 };
 

@@ -1,12 +1,13 @@
 //! The checks and the launches of a pass.
 
 use super::{
+    Recurrence,
+    buffers::Buffers,
     count_launch,
     grid::Grid,
-    pass::{Buffers, Plan},
-    recurrence::Recurrence,
     shared::{share, shared_buffer},
     spread,
+    tensors::Tensors,
 };
 use crate::{
     kernel::{
@@ -20,19 +21,24 @@ use crate::{
             forward::gru_forward_step,
             transpose::{TRANSPOSE, gru_transpose},
         },
-        tensors::{BackwardLaunch, ForwardLaunch},
         threads::Threads,
     },
     plan::{
         Kernels, Problem,
         error::PlanError,
         plan_of,
-        schedule::Strategy,
-        tensor::{Tensor, check_tensors},
+        schedule::{Schedule, Strategy},
+        tensor::check_tensors,
         time::Launch,
     },
 };
-use cubecl::{client::Client, prelude::*, server::Handle};
+use cubecl::{
+    client::Client,
+    ir::{AddressType, ElemType},
+    prelude::*,
+    server::Handle,
+};
+use cubecl_common::device::ServiceId;
 use std::ops::Range;
 
 /// The kernels of a pass on a device, and everything for which they are compiled.

@@ -155,6 +155,7 @@ fn changed_lengths_are_errors_with_their_name() {
                     "the sizes do not fit in memory",
                 ),
             ],
+            other => panic!("expected a known kind, got {other:?}"),
         };
         for (lengths, expected) in changes {
             arguments.lengths = lengths;
