@@ -3,7 +3,7 @@
 use cubecl::server::Handle;
 use std::ops::Range;
 
-/// A pass, with the buffers that are no inputs of the [`Recurrence`].
+/// A pass, with the buffers that are no inputs of the [`Recurrence`](crate::Recurrence).
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // There is one for a launch, behind a reference.
 pub enum Buffers {
