@@ -15,30 +15,28 @@ pub fn run(model: &Path, inputs: &Path, outputs: &Path) -> Result<()> {
     let tensors = SafeTensors::deserialize(&bytes)?;
     let mut arguments = Vec::new();
     for (name, view) in tensors.tensors() {
-        let words = || view.data().chunks(view.dtype().bitsize() / 8);
-        let value: Value = match view.dtype() {
-            Dtype::F32 => {
-                let floats = words().map(|word| Ok(f32::from_le_bytes(word.try_into()?)));
-                Tensor::from_data(view.shape(), floats.collect::<Result<Vec<_>>>()?).into()
-            }
-            // rten has integers of 32 bits.
-            _ => {
-                let integers = words().map(|word| Ok(i32::from_le_bytes(word[..4].try_into()?)));
-                Tensor::from_data(view.shape(), integers.collect::<Result<Vec<_>>>()?).into()
-            }
+        let words = view.data().chunks(view.dtype().bitsize() / 8);
+        // rten has integers of 32 bits.
+        let words = words.map(|word| [word[0], word[1], word[2], word[3]]);
+        let value: Value = if view.dtype() == Dtype::F32 {
+            let floats: Vec<_> = words.map(f32::from_le_bytes).collect();
+            Tensor::from_data(view.shape(), floats).into()
+        } else {
+            let integers: Vec<_> = words.map(i32::from_le_bytes).collect();
+            Tensor::from_data(view.shape(), integers).into()
         };
         arguments.push((model.node_id(&name)?, value.into()));
     }
-    let results = model.run(arguments, model.output_ids(), None)?;
-    let results = results.into_iter().enumerate().map(|(k, value)| {
+    let mut results = Vec::new();
+    for value in model.run(arguments, model.output_ids(), None)? {
         let tensor: Tensor<f32> = value.try_into()?;
-        let bytes: Vec<u8> = tensor.to_vec().into_iter().flat_map(f32::to_le_bytes).collect();
-        Ok((format!("{k:02}"), tensor.shape().to_vec(), bytes))
+        let floats = tensor.to_vec().into_iter();
+        let bytes: Vec<u8> = floats.flat_map(f32::to_le_bytes).collect();
+        results.push((tensor.shape().to_vec(), bytes));
+    }
+    let views = results.iter().enumerate().map(|(k, (shape, bytes))| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+        (format!("{k:02}"), view.expect("a tensor"))
     });
-    let results = results.collect::<Result<Vec<_>>>()?;
-    let views = results.iter().map(|(name, shape, bytes)| {
-        Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?))
-    });
-    let views = views.collect::<Result<Vec<_>>>()?;
     Ok(safetensors::serialize_to_file(views, None, outputs)?)
 }
