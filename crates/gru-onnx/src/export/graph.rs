@@ -167,7 +167,7 @@ impl<'a> Graph<'a> {
                     let axis = *axis as i64;
                     let range = [("start", axis), ("end", axis + 1)];
                     let range = range.map(|(name, value)| file::int(name, value));
-                    self.node("Shape", &[name.clone()], range.into())
+                    self.node("Shape", std::slice::from_ref(name), range.into())
                 }
             });
         }
