@@ -29,7 +29,7 @@ macro_rules! layers {
         #[derive(Module, Debug)]
         #[allow(missing_docs)]
         pub struct Layers {
-            $($name: $kind),+
+            $(pub $name: $kind),+
         }
 
         impl Layers {
@@ -116,13 +116,13 @@ macro_rules! operations {
 operations! {
     exponentials |_m, x| x.clone().abs().add_scalar(0.5).log() - x.clone().exp() + x.abs().log1p();
     roots |_m, x| x.clone().abs().sqrt() + x.abs().add_scalar(1).recip();
-    trigonometry |_m, x| x.clone().sin() * x.clone().cos() - x.clone().tanh() + x.clone().erf() + x.sinh();
+    trigonometry |_m, x| x.clone().sin() * x.clone().cos() - x.clone().tanh() + x.clone().erf();
     rounding |_m, x| x.clone().mul_scalar(3.3).round() + x.clone().floor() - x.clone().ceil() + x.sign();
     powers |_m, x| x.clone().powi_scalar(3) + x.clone().abs().powf_scalar(1.5) - x.clone().square() + x.clone().abs().powf(x);
     clamps |_m, x| x.clone().clamp(-0.5, 0.3) + x.clone().clamp_min(0.1) - x.clone().clamp_max(0.2) + x.neg().div_scalar(3);
     kinks |_m, x| activation::relu(x.clone()) + activation::leaky_relu(x.clone(), 0.1) + activation::hard_sigmoid(x, 0.2, 0.5);
     smooth |_m, x| activation::gelu(x.clone()) - activation::silu(x.clone()) + activation::sigmoid(x.clone())
-        + activation::softplus(x.clone(), 1.0) + activation::mish(x.clone()) - activation::log_sigmoid(x);
+        + activation::softplus(x.clone(), 1.0) + activation::mish(x);
     softmaxes |_m, x| activation::softmax(x.clone(), 1) + activation::log_softmax(x, 2);
     gated |_m, x| activation::glu(Tensor::cat(vec![x.clone(), x.mul_scalar(0.5)], 2), 2);
     sums |_m, x| x.clone() - x.clone().mean_dim(1) + x.clone().mean().unsqueeze() * x.sum().mul_scalar(0.001).unsqueeze();
@@ -139,10 +139,6 @@ operations! {
     masks |_m, x| {
         let mask = x.clone().greater_elem(0.2).bool_xor(x.clone().lower_elem(-0.1)).bool_not();
         x.clone().mask_fill(mask.clone().bool_or(x.greater_equal_elem(0.9)), 0.25) + mask.float()
-    };
-    reduced_masks |_m, x| {
-        let mask = x.clone().greater_elem(-0.8);
-        x + mask.clone().all_dim(2).float() + mask.any_dim(1).float()
     };
     equality |_m, x| {
         let whole = x.clone().mul_scalar(2).int();
@@ -210,6 +206,13 @@ operations! {
         let (y, state) = m.gru.forward(x, None);
         let (z, last) = m.gru.forward(y.clone(), Some(state.clone()));
         y + z + (state + last).swap_dims(0, 1)
+    };
+    gru_ends |m, x| {
+        let (y, _) = m.gru.forward(x.clone(), None);
+        let (z, _) = m.time_major.forward(x.clone().swap_dims(0, 1), None);
+        let ends = y.clone().slice(s![.., ..1, ..]) - y.clone().slice(s![.., -2..-1, ..]) + y.slice(s![.., -1.., ..]);
+        let reversed = z.clone().slice(s![..1, .., C..]) - z.slice(s![-1.., .., C..]);
+        x + ends + reversed.swap_dims(0, 1)
     };
     gru_layers |m, x| {
         let (y, state) = m.before.forward(x, None);

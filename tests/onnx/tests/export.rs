@@ -2,9 +2,10 @@
 //! Generated code of the published models in `GRU_MODELS` is exported again, and compared with the original file.
 //!
 //! `GRU_PYTHON` names a Python with onnx, onnxruntime and safetensors. Without it the models are exported, and the
-//! comparison reports *ignored*. `GRU_REQUIRE_PYTHON`, if set to any value, makes that a failure.
+//! comparison reports *ignored*. `GRU_REQUIRE_PYTHON`, if set to any value, makes that a failure. `GRU_EXPORTS` names a
+//! folder where the models stay.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use gru_convert::onnx::{Gru, PreparedBlock};
 use gru_onnx::Exporter;
 use gru_onnx_tests::export::{C, Layers, OPERATIONS, chain};
@@ -14,7 +15,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use safetensors::{Dtype, tensor::TensorView};
 use std::{
     env, fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
@@ -40,49 +41,70 @@ fn main() -> ExitCode {
             Box::new(move |layers, x| chain(layers, x, seed)),
         ));
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let (path, python) = (folder.path().to_owned(), env::var_os("GRU_PYTHON"));
+    let temporary = tempfile::tempdir().expect("a folder");
+    let kept = env::var_os("GRU_EXPORTS").map(PathBuf::from);
+    let folder = kept.unwrap_or(temporary.path().to_owned());
+    let layers = Layers::new(&Device::flex());
+    let mut errors: Vec<_> = models
+        .iter()
+        .filter_map(|model| export(&layers, model, &folder).err())
+        .collect();
+    errors.extend(published(&folder));
+    let written = text(&layers, &folder);
+    let program = book(&folder.join("book"));
+    let python = env::var_os("GRU_PYTHON");
     let is_optional = python.is_none() && env::var_os("GRU_REQUIRE_PYTHON").is_none();
-    let export = {
-        let path = path.clone();
-        move || {
-            let layers = Layers::new(&Device::flex());
-            let errors: Vec<_> = models
-                .iter()
-                .filter_map(|model| export(&layers, model, &path).err())
-                .collect();
-            if errors.is_empty() {
+    let in_python = |name: &str, script: PathBuf, folder: PathBuf| {
+        let python = python.clone();
+        let run = move || {
+            let mut command =
+                Command::new(python.ok_or("GRU_PYTHON: expected a Python, got none")?);
+            let output = command.arg(script).current_dir(folder).output()?;
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            println!("{text}");
+            if output.status.success() {
                 Ok(())
             } else {
-                Err(errors.join("\n"))
+                Err(text.into())
             }
-        }
+        };
+        Trial::test(name, run).with_ignored_flag(is_optional)
     };
-    let exported = export();
-    #[cfg(gtcrn)]
-    published::gtcrn(&path);
-    #[cfg(nsnet2)]
-    published::nsnet2(&path);
-    let compare = move || {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime.py");
-        let python = python.ok_or("GRU_PYTHON: expected a Python, got none")?;
-        let output = Command::new(python).arg(script).arg(&path).output();
-        let output = output.map_err(|error| error.to_string())?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        println!("{}", text(&output.stdout));
-        let error = text(&output.stdout) + &text(&output.stderr);
-        if output.status.success() {
-            Ok(())
-        } else {
-            Err(error.into())
-        }
-    };
+    let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("runtime.py");
+    let of_book = Path::new(env!("OUT_DIR")).join("book.py");
     let trials = vec![
-        Trial::test("every_model_is_exported", || Ok(exported?)),
+        in_python("onnx_runtime", runtime, folder.clone()),
+        in_python("book_python", of_book, folder.join("book")),
+        Trial::test("book_program", || Ok(program?)),
+        Trial::test("text_is_exported", || written),
         Trial::test("eight_bits_are_exported_in_full_precision", eight_bits),
-        Trial::test("onnx_runtime", compare).with_ignored_flag(is_optional),
+        Trial::test("every_model_is_exported", move || match errors.len() {
+            0 => Ok(()),
+            _ => Err(errors.join("\n").into()),
+        }),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// Trains and exports with the program of the book, and exports its call with lengths.
+fn book(folder: &Path) -> Result<(), String> {
+    #[allow(missing_docs)]
+    mod page {
+        include!(concat!(env!("OUT_DIR"), "/book.rs"));
+    }
+    fs::create_dir_all(folder).expect("a folder");
+    env::set_current_dir(folder).expect("a folder");
+    page::run().map_err(|error| error.to_string())?;
+    let device = Device::flex();
+    let gru = GruBlockConfig::new(C, C).init(&device);
+    let inputs = |[n, t]: [usize; 2]| {
+        let lengths = Tensor::<1, Int>::ones([n], &device);
+        (Tensor::<3>::zeros([n, t, C], &device), lengths)
+    };
+    let exporter = Exporter::new().with_prefix_masks(true);
+    let onnx = exporter.export(&gru, ["N", "T"], inputs, page::with_lengths);
+    onnx.map(|_| ()).map_err(|error| error.to_string())
 }
 
 fn eight_bits() -> Result<(), Failed> {
@@ -129,69 +151,93 @@ fn export(
         let x = TensorData::new(numbers(name, n * t * C, 1.0), [n, t, C]);
         let x = Tensor::<3>::from_data(x, &device);
         let y = forward(layers, x.clone());
-        let (x, y) = (x.into_data(), y.into_data());
-        let view = |data: &'_ TensorData| {
-            let bytes: Vec<u8> = data.iter::<f32>().flat_map(f32::to_le_bytes).collect();
-            (data.shape().to_vec(), bytes)
-        };
-        let views = [("in.x", view(&x)), ("out.y", view(&y))];
-        let views = views.iter().map(|(name, (shape, bytes))| {
-            (
-                *name,
-                TensorView::new(Dtype::F32, shape.clone(), bytes).expect("a tensor"),
-            )
-        });
-        let bytes = safetensors::serialize(views, None).expect("tensors");
-        fs::write(folder.join(format!("{name}.{n}x{t}.safetensors")), bytes).expect("a file");
+        let path = folder.join(format!("{name}.{n}x{t}.safetensors"));
+        save(&path, &[("in.x", x.into_data()), ("out.y", y.into_data())]);
     }
     Ok(())
 }
 
-/// Exports of generated code, and copies of the original files.
-#[cfg(any(gtcrn, nsnet2))]
-mod published {
-    use super::*;
-    use gru_onnx_tests::models;
-
-    fn write(folder: &Path, name: &str, onnx: Vec<u8>, original: &str) {
-        fs::write(folder.join(format!("{name}.onnx")), onnx).expect("a file");
-        let models = env::var_os("GRU_MODELS").expect("the build script found models there");
-        let copy = folder.join(format!("{name}.original"));
-        fs::copy(Path::new(&models).join(original), copy).expect("the model can be copied");
+/// Greedy text of a model of characters, a step at a time. Python generates the same text from `text.onnx`.
+fn text(layers: &Layers, folder: &Path) -> Result<(), Failed> {
+    let device = Device::flex();
+    let forward = |m: &Layers, (tokens, state): (Tensor<2, Int>, Tensor<3>)| {
+        let (y, state) = m.before.forward(m.embedding.forward(tokens), Some(state));
+        (m.linear.forward(y).narrow(2, 0, 5), state)
+    };
+    let inputs = |[n, t]: [usize; 2]| {
+        let tokens = Tensor::<2, Int>::zeros([n, t], &device);
+        (tokens, Tensor::<3>::zeros([2, n, C], &device))
+    };
+    let exporter = Exporter::new().with_input_names(["tokens", "state"]);
+    let onnx = exporter.export(layers, ["N", "T"], inputs, forward)?;
+    fs::write(folder.join("text.onnx"), onnx)?;
+    let first = Tensor::<1, Int>::arange(0..5, &device).unsqueeze_dim::<2>(1);
+    let (mut tokens, mut state, mut all) = (first.clone(), inputs([5, 1]).1, vec![first]);
+    for _ in 0..30 {
+        let (scores, next) = forward(layers, (tokens, state));
+        tokens = scores.argmax(2).squeeze_dim::<2>(2);
+        state = next;
+        all.push(tokens.clone());
     }
+    let all = Tensor::cat(all, 1).float().into_data();
+    save(&folder.join("text.text"), &[("text", all)]);
+    Ok(())
+}
 
-    #[cfg(gtcrn)]
-    pub fn gtcrn(folder: &Path) {
-        let device = Device::flex();
-        let model = models::gtcrn::gru_op::load(&device);
-        let inputs = |[]: [usize; 0]| {
-            let mix = Tensor::<4>::zeros([1, 257, 1, 2], &device);
-            let conv = Tensor::<5>::zeros([2, 1, 16, 16, 33], &device);
-            let tra = Tensor::<5>::zeros([2, 3, 1, 1, 16], &device);
-            (mix, conv, tra, Tensor::<4>::zeros([2, 1, 33, 16], &device))
+fn save(path: &Path, tensors: &[(&str, TensorData)]) {
+    let floats = |data: &TensorData| data.iter::<f32>().flat_map(f32::to_le_bytes).collect();
+    let bytes: Vec<Vec<u8>> = tensors.iter().map(|(_, data)| floats(data)).collect();
+    let views = tensors.iter().zip(&bytes).map(|((name, data), bytes)| {
+        let view = TensorView::new(Dtype::F32, data.shape().to_vec(), bytes);
+        (*name, view.expect("a tensor"))
+    });
+    fs::write(path, safetensors::serialize(views, None).expect("tensors")).expect("a file");
+}
+
+/// Exports generated code of published models, and copies the original files. Returns errors.
+///
+/// Generated code makes tensors on the device where it was loaded, so it is loaded on the device of its input.
+fn published(_folder: &Path) -> Vec<String> {
+    #[allow(unused_mut)]
+    let mut errors = Vec::new();
+    macro_rules! export {
+        ($model:ident, $file:literal, $symbols:expr, $inputs:expr, |$m:ident, $x:pat_param| $first:expr => $forward:expr) => {
+            #[cfg($model)]
+            {
+                use gru_onnx_tests::models::$model::gru_op::load;
+                let onnx =
+                    Exporter::new().export(&load(&Device::flex()), $symbols, $inputs, |_, $x| {
+                        let $m = load(&$first.device());
+                        $forward
+                    });
+                match onnx {
+                    Ok(onnx) => {
+                        let path = _folder.join(concat!(stringify!($model), ".onnx"));
+                        fs::write(&path, onnx).expect("a file");
+                        let models =
+                            env::var_os("GRU_MODELS").expect("the build script found models there");
+                        let original = Path::new(&models).join($file);
+                        fs::copy(original, path.with_extension("original")).expect("a copy");
+                    }
+                    Err(error) => errors.push(format!("{}: {error}", stringify!($model))),
+                }
+            }
         };
-        let onnx = Exporter::new().export(&model, [], inputs, |model, (mix, conv, tra, inter)| {
-            model.forward(mix, conv, tra, inter)
-        });
-        write(
-            folder,
-            "gtcrn",
-            onnx.expect("an export"),
-            "gtcrn/gtcrn_simple.onnx",
-        );
     }
-
-    #[cfg(nsnet2)]
-    pub fn nsnet2(folder: &Path) {
-        let device = Device::flex();
-        let model = models::nsnet2::gru_op::load(&device);
-        let inputs = |[t]: [usize; 1]| Tensor::<3>::zeros([1, t, 513], &device);
-        let onnx = Exporter::new().export(&model, ["T"], inputs, |model, x| model.forward(x));
-        write(
-            folder,
-            "nsnet2",
-            onnx.expect("an export"),
-            "nsnet2/nsnet2-20ms-48k-baseline.onnx",
-        );
+    #[allow(unused)]
+    fn zeros<const D: usize>(shape: [usize; D]) -> Tensor<D> {
+        Tensor::zeros(shape, &Device::flex())
     }
+    export!(gtcrn, "gtcrn/gtcrn_simple.onnx", [], |[]| {
+        let caches = (zeros([2, 1, 16, 16, 33]), zeros([2, 3, 1, 1, 16]), zeros([2, 1, 33, 16]));
+        (zeros([1, 257, 1, 2]), caches)
+    }, |m, (mix, (conv, tra, inter))| mix => m.forward(mix, conv, tra, inter));
+    export!(nsnet2, "nsnet2/nsnet2-20ms-48k-baseline.onnx", ["N", "T"], |[n, t]| zeros([n, t, 513]),
+        |m, x| x => m.forward(x));
+    // The other parts of DeepFilterNet read values of tensors.
+    export!(df_erb_dec, "deepfilternet3/erb_dec.onnx", ["T"], |[t]| {
+        let each = (zeros([1, 64, t, 8]), zeros([1, 64, t, 8]), zeros([1, 64, t, 16]), zeros([1, 64, t, 32]));
+        (zeros([1, t, 512]), each)
+    }, |m, (emb, (e3, e2, e1, e0))| emb => m.forward(emb, e3, e2, e1, e0));
+    errors
 }

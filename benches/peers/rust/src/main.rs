@@ -1,6 +1,9 @@
 //! candle, rten or tract as a peer of the benchmark. `benches/peer.rs` describes the protocol.
+//!
+//! With the arguments `MODEL.onnx INPUTS OUTPUTS`, rten runs a model for `tests/onnx/runtime.py`.
 
 mod candle;
+mod files;
 mod onnx;
 #[path = "../../../protocol.rs"]
 mod protocol;
@@ -11,7 +14,13 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() {
     let version = |package| protocol::version(include_str!("../Cargo.lock"), package);
-    match env::args().nth(1).as_deref() {
+    let arguments: Vec<_> = env::args().collect();
+    if let [_, model, inputs, outputs] = &arguments[..] {
+        files::run(model.as_ref(), inputs.as_ref(), outputs.as_ref())
+            .unwrap_or_else(|error| panic!("{error}"));
+        return;
+    }
+    match arguments.get(1).map(String::as_str) {
         Some("candle") => protocol::serve(version("candle-core"), candle::prepare),
         Some("rten") => protocol::serve(version("rten"), onnx::rten),
         Some("tract") => protocol::serve(version("tract-onnx"), onnx::tract),

@@ -5,7 +5,7 @@ use super::{
     trace::{Constant, Step},
 };
 use burn::{
-    backend::ir::{ScalarIr, TensorIr},
+    backend::ir::ScalarIr,
     tensor::{DType, TensorData},
 };
 use gru_convert::onnx::file::{self, element};
@@ -97,20 +97,6 @@ impl Graph<'_> {
         let size = self.shape(&[size]);
         let zero = self.integers(&[0]);
         self.node("Squeeze", &[size, zero], vec![])
-    }
-
-    /// Gives a constant another shape, if `from` is one and the shape does not depend on a size.
-    pub fn reshape_constant(&mut self, from: &TensorIr, to: &TensorIr) -> bool {
-        let source = self.reshaped.get(&from.id).copied().unwrap_or(from.id);
-        let Some(constant) = self.trace.constants.get(&source) else {
-            return false;
-        };
-        let is_same = |sizes: &Vec<usize>| sizes.iter().all(|&size| size == sizes[0]);
-        let is_fixed = constant.data.len() == 1 && self.sizes(to).iter().all(is_same);
-        if is_fixed {
-            self.reshaped.insert(to.id, source);
-        }
-        is_fixed
     }
 }
 

@@ -27,8 +27,6 @@ pub struct Graph<'a> {
     symbols: &'a [Symbol<'a>],
     /// The names of inputs and results.
     names: HashMap<TensorId, String>,
-    /// Constants with another shape: the constant.
-    pub reshaped: HashMap<TensorId, TensorId>,
     /// Where a size that depends on a symbol is found.
     axes: HashMap<Vec<usize>, (String, usize)>,
     nodes: Vec<file::Node>,
@@ -50,7 +48,6 @@ impl<'a> Graph<'a> {
             trace,
             symbols,
             names: HashMap::new(),
-            reshaped: HashMap::new(),
             axes: HashMap::new(),
             nodes: Vec::new(),
             made: HashMap::new(),
@@ -120,9 +117,8 @@ impl<'a> Graph<'a> {
             self.used.insert(name.clone());
             return Ok(name.clone());
         }
-        let source = self.reshaped.get(&id).copied().unwrap_or(id);
         let trace = self.trace;
-        let Some(constant) = trace.constants.get(&source) else {
+        let Some(constant) = trace.constants.get(&id) else {
             return Err(format!(
                 "expected a recorded tensor, got tensor {}",
                 id.value()
@@ -134,13 +130,7 @@ impl<'a> Graph<'a> {
             self.names.insert(id, name.clone());
             return Ok(name);
         }
-        element_of(data[0].dtype())?;
-        let mut tensor = file::tensor("", &data[0]);
-        if source != id {
-            let dims = trace.sizes[&id].iter().map(|sizes| sizes[0] as i64);
-            tensor.dims = dims.collect();
-        }
-        Ok(self.initializer(constant.name.as_deref().unwrap_or("constant"), tensor))
+        self.data(constant.name.as_deref().unwrap_or("constant"), &data[0])
     }
 
     /// The size that has these values in the captures.
@@ -177,7 +167,7 @@ impl<'a> Graph<'a> {
                     let axis = *axis as i64;
                     let range = [("start", axis), ("end", axis + 1)];
                     let range = range.map(|(name, value)| file::int(name, value));
-                    self.node("Shape", &[name.clone()], range.into())
+                    self.node("Shape", std::slice::from_ref(name), range.into())
                 }
             });
         }

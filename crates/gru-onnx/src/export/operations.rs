@@ -12,7 +12,7 @@ use burn::{
         FloatOperationIr as Float, IntOperationIr as Int, ModuleOperationIr as Module,
         NumericOperationIr as Numeric, OperationIr as Op, ScalarIr, ScalarOpIr, TensorIr,
     },
-    tensor::DType,
+    tensor::{DType, IndexingUpdateOp},
 };
 use gru_convert::onnx::file;
 
@@ -50,12 +50,10 @@ fn plain(op: &Op) -> Option<&'static str> {
             Float::Recip(_) => "Reciprocal",
             Float::Cos(_) => "Cos",
             Float::Sin(_) => "Sin",
-            Float::Sinh(_) => "Sinh",
             Float::Tanh(_) => "Tanh",
             Float::Round(_) => "Round",
             Float::Floor(_) => "Floor",
             Float::Ceil(_) => "Ceil",
-            Float::IsNan(_) => "IsNaN",
             _ => return None,
         },
         Op::Activation(Activation::Relu(_)) => "Relu",
@@ -100,13 +98,11 @@ fn reduction(op: &Op) -> Option<(&'static str, &TensorIr, Option<Vec<usize>>, &T
         Numeric::Mean(op) => ("ReduceMean", &op.input, None, &op.out),
         Numeric::Max(op) => ("ReduceMax", &op.input, None, &op.out),
         Numeric::Min(op) => ("ReduceMin", &op.input, None, &op.out),
-        Numeric::Prod(op) => ("ReduceProd", &op.input, None, &op.out),
         Numeric::SumDims(op) => ("ReduceSum", &op.input, Some(op.axes.clone()), &op.out),
         Numeric::SumDim(op) => ("ReduceSum", &op.input, Some(vec![op.axis]), &op.out),
         Numeric::MeanDim(op) => ("ReduceMean", &op.input, Some(vec![op.axis]), &op.out),
         Numeric::MaxDim(op) => ("ReduceMax", &op.input, Some(vec![op.axis]), &op.out),
         Numeric::MinDim(op) => ("ReduceMin", &op.input, Some(vec![op.axis]), &op.out),
-        Numeric::ProdDim(op) => ("ReduceProd", &op.input, Some(vec![op.axis]), &op.out),
         _ => return None,
     })
 }
@@ -224,8 +220,6 @@ fn numeric<'a>(g: &mut Graph<'_>, op: &'a Numeric, inputs: &[String]) -> Lowered
 }
 
 fn base<'a>(g: &mut Graph<'_>, op: &'a Base, inputs: &[String]) -> Lowered<'a> {
-    // An operation without inputs has no entry.
-    let x = inputs.first().cloned().ok_or(UNKNOWN)?;
     Ok(match op {
         Base::MaskWhere(op) => {
             let inputs = [g.read(&op.mask)?, g.read(&op.value)?, g.read(&op.tensor)?];
@@ -244,15 +238,16 @@ fn base<'a>(g: &mut Graph<'_>, op: &'a Base, inputs: &[String]) -> Lowered<'a> {
             let inputs = [g.read(&op.tensor)?, g.read(&op.indices)?];
             (g.node("Gather", &inputs, axis(op.dim)), &op.out)
         }
-        Base::Cat(op) => (g.node("Concat", inputs, axis(op.dim)), &op.out),
-        // ONNX reduces no bools.
-        Base::AllDim(reduced) | Base::AnyDim(reduced) => {
-            let is_all = matches!(op, Base::AllDim(_));
-            let kind = if is_all { "ReduceMin" } else { "ReduceMax" };
-            let bits = g.cast(&x, reduced.input.dtype, DType::I32)?;
-            let bits = reduce(g, kind, &bits, &[reduced.axis]);
-            (g.cast(&bits, DType::I32, reduced.out.dtype)?, &reduced.out)
+        Base::ScatterNd(op) if op.reduction == IndexingUpdateOp::Assign => {
+            let [data, values] = [g.read(&op.data)?, g.read(&op.values)?];
+            let indices = g.read(&op.indices)?;
+            let indices = g.cast(&indices, op.indices.dtype, DType::I64)?;
+            (
+                g.node("ScatterND", &[data, indices, values], vec![]),
+                &op.out,
+            )
         }
+        Base::Cat(op) => (g.node("Concat", inputs, axis(op.dim)), &op.out),
         _ => return Err(UNKNOWN.into()),
     })
 }
@@ -271,12 +266,6 @@ fn activation<'a>(g: &mut Graph<'_>, op: &'a Activation, inputs: &[String]) -> L
                 .map(|(name, value)| float(name, value.elem()));
             let attributes = vec![alpha, beta];
             (g.node("HardSigmoid", &[x], attributes), &op.out)
-        }
-        // −log(1 + exp(−x))
-        Activation::LogSigmoid(op) => {
-            let opposite = g.node("Neg", &[x], vec![]);
-            let softplus = g.node("Softplus", &[opposite], vec![]);
-            (g.node("Neg", &[softplus], vec![]), &op.out)
         }
         // x/2 · (1 + erf(x/√2)); operator set 20 is the first with Gelu.
         Activation::Gelu(op) => {
@@ -367,13 +356,7 @@ fn module<'a>(g: &mut Graph<'_>, op: &'a Module, inputs: &[String]) -> Lowered<'
         Module::AvgPool1d(op) if !op.ceil_mode => {
             pool!("AveragePool", one, op; flag("count_include_pad", op.count_include_pad))
         }
-        Module::AvgPool2d(op) if !op.ceil_mode => {
-            pool!("AveragePool", two, op; flag("count_include_pad", op.count_include_pad))
-        }
         Module::AdaptiveAvgPool1d(op) if op.output_size == 1 => {
-            (g.node("GlobalAveragePool", inputs, vec![]), &op.out)
-        }
-        Module::AdaptiveAvgPool2d(op) if op.output_size == [1, 1] => {
             (g.node("GlobalAveragePool", inputs, vec![]), &op.out)
         }
         _ => return Err(UNKNOWN.into()),

@@ -22,12 +22,7 @@ use prost::Message;
 pub fn lower(g: &mut Graph<'_>, step: &Step) -> Result<bool, String> {
     let (name, out) = match &step.op {
         Op::BaseFloat(op) | Op::BaseInt(op) | Op::BaseBool(op) => match op {
-            Base::Reshape(op) => {
-                if g.reshape_constant(&op.input, &op.out) {
-                    return Ok(true);
-                }
-                (reshape(g, &op.input, &op.out)?, &op.out)
-            }
+            Base::Reshape(op) => (reshape(g, &op.input, &op.out)?, &op.out),
             Base::SwapDims(op) => {
                 let mut axes: Vec<_> = (0..op.input.shape.num_dims()).collect();
                 axes.swap(op.dim1, op.dim2);

@@ -4,7 +4,10 @@ use burn::{
     tensor::{Bool, Device, Tensor, TensorData, s},
 };
 use gru_convert::onnx::{self, file};
-use gru_op::{Activation, Activations, GruBlock, GruBlockConfig, SequenceOptions, Update};
+use gru_op::{
+    Activation, Activations, GruBlock, GruBlockConfig, GruSpec, GruWeights, SequenceOptions,
+    Update, gru_sequence_with,
+};
 
 const I: usize = 3;
 const H: usize = 4;
@@ -68,54 +71,86 @@ fn grus_without_a_node() {
     }
 }
 
-/// Calls that ONNX cannot express.
+type Forward = fn(&Model, Tensor<3>) -> Tensor<3>;
+
+fn flags(x: &Tensor<3>) -> Tensor<2, Bool> {
+    x.clone().narrow(2, 0, 1).greater_elem(0.5).squeeze_dim(2)
+}
+
+fn with(m: &Model, x: Tensor<3>, options: SequenceOptions<3>) -> Tensor<3> {
+    m.gru.forward_with(x, options).0
+}
+
+fn sequence(x: Tensor<3>, weights: &GruWeights, options: SequenceOptions<2>) -> Tensor<3> {
+    gru_sequence_with(x, weights, &GruSpec::default(), options).0
+}
+
+macro_rules! calls {
+    ($($expected:literal: |$m:ident, $x:ident| $call:expr;)+) => {
+        &[$(($expected, |$m, $x| $call)),+]
+    };
+}
+
+/// Calls that ONNX cannot express, and operations that are not in the tables.
 #[test]
 fn calls_without_a_node() {
-    let model = model_of(config());
-    let flags = |x: &Tensor<3>| -> Tensor<2, Bool> {
-        x.clone()
-            .narrow(2, 0, 1)
-            .greater_elem(0.5)
-            .squeeze_dim::<2>(2)
+    let calls: &[(&str, Forward)] = calls! {
+        "GRU 0 of the model (gru.layers.0.w_ih): ONNX' GRU has no starts of new sequences within a row":
+            |m, x| with(m, x.clone(), SequenceOptions::new().starts(flags(&x)));
+        "GRU 0 of the model (gru.layers.0.w_ih): ONNX' GRU has no mask; if the valid steps of each row are its first \
+         steps, set with_prefix_masks(true)":
+            |m, x| with(m, x.clone(), SequenceOptions::new().mask(flags(&x)));
+        "GRU 0 of the model (gru.layers.0.w_ih): ONNX' GRU has no packed rows; export forward_with and a mask":
+            |m, x| m.gru.forward_packed(Tensor::zeros([7, I], &x.device()), &[5, 2], None).0.unsqueeze();
+        "GRU 0 of the model (gru.layers.0.w_ih): ONNX' GRU has no constant lengths; export forward_with and a mask":
+            |m, x| with(m, x.narrow(0, 0, 2), SequenceOptions::new().lengths(&[3, 1]));
+        "GRU 0 of the model (gru.layers.0.w_ih): ONNX' GRU has no recurrent dropout": |m, x| {
+            let dropped = Tensor::ones([x.dims()[0], H], &x.device());
+            sequence(x, &m.gru.weights()[0], SequenceOptions::new().recurrent_mask(dropped))
+        };
+        "GRU 0 of the model (gru.layers.0.w_hh): ONNX' GRU has no input that is already projected": |m, x| {
+            let weights = GruWeights { w_ih: None, ..m.gru.weights().remove(0) };
+            sequence(Tensor::cat(vec![x; H], 2), &weights, SequenceOptions::new())
+        };
+        "GRU 0 of the model (gru.layers.0): expected weights that are parameters, got computed weights": |m, x| {
+            let mut weights = m.gru.weights().remove(0);
+            weights.w_hh = weights.w_hh.mul_scalar(2);
+            sequence(x, &weights, SequenceOptions::new())
+        };
+        "operation gru_op::states_and_gates: expected gru_op::states, got gru_op::states_and_gates":
+            |m, x| m.gru.gates(x, None).remove(0).update;
+        "operation Sort at or after head: this operation has no entry in the table of operations":
+            |m, x| m.head.forward(m.gru.forward(x, None).0).sort(1);
+        // Burn's own GRU assigns slices.
+        "operation Empty: this operation has no entry in the table of operations":
+            |_m, x| GruConfig::new(I, H, true).init(&x.device()).forward(x.narrow(1, 0, 1), None);
     };
-    let no =
-        |what: &str| format!("GRU 0 of the model (gru.layers.0.w_ih): ONNX' GRU has no {what}");
-    let starts = |m: &Model, x: Tensor<3>| {
-        let options = SequenceOptions::new().starts(flags(&x));
-        m.gru.forward_with(x, options).0
+    for (expected, call) in calls {
+        assert_eq!(&message(&model_of(config()), call), expected);
+    }
+}
+
+/// A model or an input that records gradients.
+#[test]
+fn autodiff() {
+    let [plain, autodiff] = [Device::flex(), Device::flex().autodiff()];
+    let export = |model: &GruBlock, device: &Device| {
+        let inputs = |[n, t]: [usize; 2]| Tensor::<3>::zeros([n, t, I], device);
+        Exporter::new().export(model, ["N", "T"], inputs, |m, x| m.forward(x, None))
     };
+    let model = config().init(&autodiff);
+    assert_eq!(export(&model, &autodiff), Err(ExportError::Autodiff));
     assert_eq!(
-        message(&model, starts),
-        no("starts of new sequences within a row")
+        export(&model.valid(), &autodiff),
+        Err(ExportError::Autodiff)
     );
-    let mask = |m: &Model, x: Tensor<3>| {
-        let options = SequenceOptions::new().mask(flags(&x));
-        m.gru.forward_with(x, options).0
-    };
-    let expected =
-        "mask; if the valid steps of each row are its first steps, set with_prefix_masks(true)";
-    assert_eq!(message(&model, mask), no(expected));
-    let packed = |m: &Model, _: Tensor<3>| {
-        let device = m.gru.layers[0].w_hh.device();
-        m.gru
-            .forward_packed(Tensor::zeros([7, I], &device), &[5, 2], None)
-            .0
-    };
-    assert_eq!(
-        message(&model, packed),
-        no("packed rows; export forward_with and a mask")
+    assert_eq!(export(&model, &plain), Err(ExportError::Autodiff));
+    assert!(
+        ExportError::Autodiff
+            .to_string()
+            .contains("`model.valid()`")
     );
-    let lengths = |m: &Model, x: Tensor<3>| {
-        let options = SequenceOptions::new().lengths(&[3, 1]);
-        m.gru.forward_with(x, options).0
-    };
-    let error = Exporter::new()
-        .export(&model, [], |[]| x([2, 3]), lengths)
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        no("constant lengths; export forward_with and a mask")
-    );
+    assert!(export(&model.valid(), &plain).is_ok());
 }
 
 /// Nothing that depends on a size becomes a constant without notice.
@@ -170,17 +205,6 @@ fn constants_that_depend_on_a_size() {
 #[test]
 fn other_errors() {
     let model = model_of(config());
-    let sorted = |m: &Model, x: Tensor<3>| m.head.forward(m.gru.forward(x, None).0).sort(1);
-    let expected =
-        "operation Sort at or after head: this operation has no entry in the table of operations";
-    assert_eq!(message(&model, sorted), expected);
-    // Burn's own GRU assigns slices.
-    let gru = GruConfig::new(I, H, true).init(&Device::flex());
-    let inputs = |[n]: [usize; 1]| Tensor::<3>::zeros([n, 5, I], &Device::flex());
-    let error = Exporter::new()
-        .export(&gru, ["N"], inputs, |gru, x| gru.forward(x, None))
-        .unwrap_err();
-    assert!(error.to_string().starts_with("operation Empty"), "{error}");
     let elsewhere = |_: &Model, _: Tensor<3>| x([1, 1]);
     let error = message(&model, elsewhere);
     assert!(
