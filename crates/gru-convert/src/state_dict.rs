@@ -45,7 +45,9 @@ impl StateDict {
 
     /// Adds an array and replaces an array with the same name.
     pub fn insert(&mut self, key: impl Into<String>, data: TensorData) {
-        self.tensors.insert(key.into(), data);
+        let key = key.into();
+        self.left_out.remove(&key);
+        self.tensors.insert(key, data);
     }
 
     /// Adds an array of a file, or the reason why it is left out.
@@ -71,7 +73,9 @@ impl StateDict {
 
     /// Adds all arrays of `other`.
     pub fn extend(&mut self, other: Self) {
-        self.tensors.extend(other.tensors);
+        for (key, data) in other.tensors {
+            self.insert(key, data);
+        }
         self.left_out.extend(other.left_out);
     }
 
@@ -91,15 +95,19 @@ impl StateDict {
     /// If two arrays would have the same name.
     pub fn renamed(self, mut name: impl FnMut(&str) -> String) -> Result<Self, ConvertError> {
         let mut renamed = Self::new();
-        for (key, data) in self.tensors {
+        let arrays = self.tensors.into_iter().map(|(key, data)| (key, Ok(data)));
+        let left_out = self.left_out.into_iter();
+        let left_out = left_out.map(|(key, reason)| (key, Err(reason)));
+        for (key, array) in arrays.chain(left_out) {
             let new = name(&key);
-            if renamed.get(&new).is_some() {
+            if renamed.tensors.contains_key(&new) || renamed.left_out.contains_key(&new) {
                 return Err(ConvertError::SameKey { key: new });
             }
-            renamed.insert(new, data);
+            match array {
+                Ok(data) => renamed.insert(new, data),
+                Err(reason) => drop(renamed.left_out.insert(new, reason)),
+            }
         }
-        let left_out = self.left_out.into_iter();
-        renamed.left_out = left_out.map(|(key, reason)| (name(&key), reason)).collect();
         Ok(renamed)
     }
 

@@ -31,8 +31,8 @@
 //! - weights of 16 or 8 bits for inference, by `GruOverride::prepared`
 //!
 //! Everything else is a panic of the build script that names the node and the reason: weights that the
-//! model computes or reads at run time, activation parameters without a kernel, and GRUs in the body of a
-//! loop or branch.
+//! model computes or reads at run time, sparse weights, activation parameters without a kernel, and GRUs in
+//! the body of a loop or branch.
 //!
 //! # Export
 //!

@@ -144,7 +144,8 @@ pub(crate) fn failed(reason: impl ToString) -> ProcessError {
 
 fn not_constant(key: &str) -> ProcessError {
     failed(format!(
-        "{key}: expected an initializer or a Constant node, got a value that the model computes or reads"
+        "{key}: expected an initializer or a Constant node, got a value that the model computes or reads, or a sparse \
+         tensor, which only `gru_convert::onnx` reads"
     ))
 }
 

@@ -12,8 +12,18 @@ fn arrays_of_other_types() {
     let message = dict.expect_err("2 is no boolean");
     let expected = "weights: expected booleans, bytes 0 and 1, got 2";
     assert_eq!(message.to_string(), expected);
-    let dict =
-        read(Dtype::F8_E4M3, &[0, 0]).and_then(|dict| dict.renamed(|key| format!("a.{key}")));
+    let left_out = read(Dtype::F8_E4M3, &[0, 0]).expect("a file");
+    let two = TensorData::zeros::<f32, _>([2]);
+    let mut dict = left_out.clone();
+    dict.insert("weights", two.clone());
+    let replaced = dict.expect_only("", &["weights"], "weights");
+    replaced.expect("an array with the name of one that is left out replaces it");
+    let mut dict = left_out.clone();
+    dict.insert("other", two);
+    let message = dict.renamed(|_| "one".into()).expect_err("two names");
+    let expected = "one: expected one tensor of this name, got two";
+    assert_eq!(message.to_string(), expected);
+    let dict = left_out.renamed(|key| format!("a.{key}"));
     let message = dict.and_then(|dict| dict.shape::<1>("a.weights"));
     let message = message.expect_err("Burn has no such type").to_string();
     assert_eq!(
