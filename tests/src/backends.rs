@@ -53,6 +53,7 @@ fn gpu(name: &'static str, device: fn() -> Result<Device, String>) -> TestBacken
 
 /// The backend of [`other_device`].
 #[allow(deprecated)]
+#[cfg(feature = "remote")]
 pub type OtherBackend = burn::backend::NdArray;
 
 /// The device of another backend than Flex, without 16-bit types.
