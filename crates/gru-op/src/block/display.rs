@@ -62,7 +62,9 @@ impl ModuleDisplay for GruBlock {
     }
 }
 
+/// An infinite clip has no effect, and JSON has none.
 fn clip(clip: Option<f64>) -> String {
+    let clip = clip.filter(|clip| clip.is_finite());
     clip.map_or("none".into(), |clip| clip.to_string())
 }
 
