@@ -23,6 +23,7 @@ const TESTS: &[(&str, Test)] = &[
     ("pytorch-initializer", pytorch_initializer),
     ("per-gate-initializer", per_gate_initializer),
     ("orthogonal-initializer", orthogonal_initializer),
+    ("keras-initializer", keras_initializer),
 ];
 
 const N: usize = 3;
@@ -178,7 +179,6 @@ fn per_gate_initializer(device: &Device, _: Tolerance) -> Result<(), String> {
 fn orthogonal_initializer(device: &Device, tolerance: Tolerance) -> Result<(), String> {
     let h = 7;
     let orthogonal = Initializer::Orthogonal { gain: 1.0 };
-    // As in Keras, for the recurrent weight only.
     let config = GruBlockConfig::new(3, h).with_recurrent_initializer(Some(orthogonal.into()));
     let layer = &config.init(device).layers[0];
     let b_ih = values(layer.b_ih.as_ref().expect("a bias is the default").val());
@@ -201,6 +201,38 @@ fn orthogonal_initializer(device: &Device, tolerance: Tolerance) -> Result<(), S
     let bias = values(layer.b_hh.as_ref().expect("a bias is the default").val());
     if bias.iter().any(|&bias| bias != 0.0) {
         return Err(format!("expected biases of zero, got {bias:?}"));
+    }
+    Ok(())
+}
+
+/// Keras draws one matrix for all gates.
+fn keras_initializer(device: &Device, tolerance: Tolerance) -> Result<(), String> {
+    let (i, h) = (300, 20);
+    let [xavier, orthogonal] = [
+        Initializer::XavierUniform { gain: 1.0 },
+        Initializer::Orthogonal { gain: 1.0 },
+    ];
+    let config = GruBlockConfig::new(i, h)
+        .with_initializer(GruInitializer::AllGates(xavier))
+        .with_recurrent_initializer(Some(GruInitializer::AllGates(orthogonal)));
+    let layer = &config.init(device).layers[0];
+    let largest = values(layer.w_ih.val().abs().max())[0];
+    let bound = (6.0 / (i + 3 * h) as f64).sqrt();
+    if !(0.99 * bound..=1.0001 * bound).contains(&largest) {
+        return Err(format!("w_ih: largest value {largest}, expected {bound}"));
+    }
+    let w_hh = layer.w_hh.val();
+    let product = w_hh.clone().matmul(w_hh.transpose());
+    let identity = Tensor::<2>::eye(h, device);
+    close(
+        "product",
+        &values(product),
+        &values(identity),
+        tolerance.forward,
+    )?;
+    for (name, bias) in [("b_ih", &layer.b_ih), ("b_hh", &layer.b_hh)] {
+        let bias = values(bias.as_ref().expect("a bias is the default").val());
+        expect(name, bias, vec![0.0; 3 * h])?;
     }
     Ok(())
 }

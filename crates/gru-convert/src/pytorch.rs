@@ -134,6 +134,9 @@ fn block(dict: &StateDict, prefix: &str, device: &Device) -> Result<GruBlock, Co
 /// layers convert as with `burn-store`: `Linear` is transposed, normalization layers have other names, and the numbers in
 /// an `nn.Sequential` may have gaps.
 ///
+/// An `nn.LSTM` or `nn.RNN` is not converted: `model` needs parameters with the names and shapes of its arrays, or
+/// [`StateDict::retain`] drops them, as it drops the slots of an optimizer.
+///
 /// The blocks in `model` must have PyTorch's reset and activations, which are the default. Parameters become the
 /// default float type of the model's device.
 ///

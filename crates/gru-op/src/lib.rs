@@ -70,8 +70,8 @@
 //! # More
 //!
 //! The book in `docs/src` of the repository has chapters on these subjects: `getting-started.md`, `migrating.md`
-//! (from Burn's `Gru` and other systems), `cookbook.md`, `inference.md`, `onnx.md`, `backends.md`, `status.md`,
-//! `numerics.md`, `performance.md`, `troubleshooting.md`. The crate [`gru-convert`](https://docs.rs/gru-convert) reads
+//! (from Burn's `Gru` and other systems), `cookbook.md`, `inference.md`, `onnx.md`, `export.md`, `backends.md`,
+//! `status.md`, `compatibility.md`, `numerics.md`, `performance.md`, `troubleshooting.md`. The crate [`gru-convert`](https://docs.rs/gru-convert) reads
 //! and writes the weights of PyTorch, Keras, ONNX, TensorFlow, MPSGraph, oneDNN and cuDNN.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

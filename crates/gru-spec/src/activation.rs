@@ -16,7 +16,8 @@ pub enum Activation {
     Tanh,
     /// `max(0, a)`, derivative 1 where `y > 0`, else 0.
     Relu,
-    /// `clamp(alpha·a + beta, 0, 1)`, derivative `alpha` inside.
+    /// `clamp(alpha·a + beta, 0, 1)`, derivative `alpha` inside. PyTorch and Keras 3 have alpha 1/6, ONNX and Keras 2
+    /// have 0.2, all with beta 0.5. Parameters must be finite.
     HardSigmoid {
         /// Slope.
         alpha: f64,

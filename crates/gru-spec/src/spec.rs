@@ -39,6 +39,11 @@ pub enum Update {
 /// use gru_spec::{GruSpec, Reset};
 ///
 /// let spec = GruSpec::default().with_reset(Reset::BeforeMatmul).with_clip_gates(Some(3.0));
+///
+/// // The gates of Keras 2.
+/// use gru_spec::Activation::{HardSigmoid, Tanh};
+/// let hard = HardSigmoid { alpha: 0.2, beta: 0.5 };
+/// let spec = spec.with_activations([hard, hard, Tanh].into());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

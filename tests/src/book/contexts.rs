@@ -204,7 +204,7 @@ fn prepared_field() {
 
 fn head_of_a_stream() {
     block!();
-    let expected = head.forward(Tensor::<1>::from_floats(state.as_slice(), &device).unsqueeze());
+    let expected = head.forward(Tensor::<1>::from_floats(state, &device).unsqueeze());
     let got = Tensor::<1>::from_floats(y.as_slice(), &device).unsqueeze::<2>();
     assert!((got - expected).abs().max().into_scalar::<f32>() < 1e-5);
 }

@@ -65,7 +65,7 @@ pub struct GruBlockConfig {
     /// Whether the recurrent product has its own bias too. TensorFlow's GRU has none, and Keras' with `reset_after=False`.
     #[config(default = true)]
     pub recurrent_bias: bool,
-    /// Whether sequences are `[N,T,·]` or `[T,N,·]`.
+    /// Whether sequences are `[N,T,·]`. Otherwise they are `[T,N,·]`.
     #[config(default = true)]
     pub batch_first: bool,
     /// What a step computes.
@@ -77,8 +77,8 @@ pub struct GruBlockConfig {
     /// How the parameters are drawn.
     #[config(default = "GruInitializer::PerGate(Initializer::XavierNormal { gain: 1.0 })")]
     pub initializer: GruInitializer,
-    /// How the recurrent weights and their biases are drawn, if not as the others. Keras' default is
-    /// [`Orthogonal`](Initializer::Orthogonal).
+    /// How the recurrent weights and their biases are drawn, if not as the others. [`GruInitializer`] has Keras'
+    /// defaults.
     #[config(default = "None")]
     pub recurrent_initializer: Option<GruInitializer>,
     /// Options of each layer and direction, in the order of [`GruBlock::layers`], or none. They replace the

@@ -90,7 +90,9 @@ impl GruBlock {
     /// Reads the block that [`save_with_config`](Self::save_with_config) wrote.
     ///
     /// # Errors
-    /// - If the file cannot be read or has no configuration.
+    /// - [`GruFileError::File`] if the file cannot be read: the `kind` of its error is `NotFound` if it is missing. Without
+    ///   an extension, `path` gets `.bpk`.
+    /// - If the file has no configuration.
     /// - If the configuration has an option that this version does not know.
     /// - If the parameters do not match the configuration, or have different types.
     /// - If parameters that share bytes are together much larger than the file.

@@ -71,7 +71,7 @@ pub struct GruBlock {
     pub num_layers: usize,
     /// Whether every layer has both directions.
     pub bidirectional: bool,
-    /// Whether sequences are `[N,T,·]` or `[T,N,·]`.
+    /// Whether sequences are `[N,T,·]`. Otherwise they are `[T,N,·]`.
     pub batch_first: bool,
 }
 
@@ -114,6 +114,7 @@ impl GruBlock {
     /// # Panics
     /// - As [`forward`](Self::forward).
     /// - If there is not one length for every row, or a length is larger than T.
+    /// - If there is a start state without starts.
     /// - If the shape or device of the mask or the starts does not match `x`.
     ///
     /// ```
@@ -252,7 +253,8 @@ impl GruBlock {
 
     /// The states and gates of every layer and direction, in the order of [`layers`](Self::layers), for
     /// inspection. Nothing is recorded for backward: they are on the device without autodiff. Nothing is random: dropout
-    /// is off, and zoneout uses its mean, as in inference.
+    /// is off, and zoneout uses its mean, as in inference. Gates have no meaning at skipped steps and past the end of a row: leave
+    /// those out of a mean.
     ///
     /// # Panics
     /// As [`forward_with`](Self::forward_with).

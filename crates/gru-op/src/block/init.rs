@@ -7,15 +7,15 @@ use burn::{
 
 /// How the parameters of a [`GruBlock`](crate::GruBlock) are drawn.
 ///
-/// A Burn initializer converts. Keras draws its weights like this, and its biases are zero:
+/// A Burn initializer converts to [`PerGate`](Self::PerGate). The defaults of Keras are:
 ///
 /// ```
 /// use burn::module::Initializer;
-/// use gru_op::GruBlockConfig;
+/// use gru_op::{GruBlockConfig, GruInitializer::AllGates};
 ///
 /// let config = GruBlockConfig::new(3, 4)
-///     .with_initializer(Initializer::XavierUniform { gain: 1.0 }.into())
-///     .with_recurrent_initializer(Some(Initializer::Orthogonal { gain: 1.0 }.into()));
+///     .with_initializer(AllGates(Initializer::XavierUniform { gain: 1.0 }))
+///     .with_recurrent_initializer(Some(AllGates(Initializer::Orthogonal { gain: 1.0 })));
 /// ```
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
@@ -25,6 +25,9 @@ pub enum GruInitializer {
     /// A Burn initializer for each gate, with fan-in I or H and fan-out H. [`Orthogonal`](Initializer::Orthogonal) makes
     /// the weight of each gate orthogonal, and biases zero.
     PerGate(Initializer),
+    /// A Burn initializer for the matrix of all gates, with fan-in I or H and fan-out 3H, as in Keras and TensorFlow.
+    /// Biases are zero.
+    AllGates(Initializer),
 }
 
 impl From<Initializer> for GruInitializer {
@@ -36,6 +39,9 @@ impl From<Initializer> for GruInitializer {
 impl GruInitializer {
     /// Input or recurrent weight, `[rows,3H]`.
     pub(super) fn weight(&self, rows: usize, h: usize, device: &Device) -> Param<Tensor<2>> {
+        if let Self::AllGates(initializer) = self {
+            return initializer.init_with([rows, 3 * h], Some(rows), Some(3 * h), device);
+        }
         let initializer = self.of_gate(h);
         if !matches!(initializer, Initializer::Orthogonal { .. }) {
             return initializer.init_with([rows, 3 * h], Some(rows), Some(h), device);
@@ -74,6 +80,8 @@ impl GruInitializer {
         match self {
             Self::PyTorch => Initializer::Uniform { min, max },
             Self::PerGate(initializer) => initializer.clone(),
+            // Of the biases.
+            Self::AllGates(_) => Initializer::Zeros,
         }
     }
 }

@@ -118,7 +118,7 @@ impl GruBlock {
 /// rounding in shorter calls. In half precision the block rounds between layers, and the prepared block does not.
 /// [`rounding`](Self::rounding) states how much other precisions round the weights.
 ///
-/// For real time, [`stream`](Self::stream) runs steps over slices, without tensors.
+/// For real time on Flex and ndarray, [`stream`](Self::stream) runs steps over slices, without tensors.
 #[derive(Debug, Clone)]
 pub struct PreparedGru {
     kind: Kind,
@@ -257,7 +257,8 @@ impl PreparedGru {
     }
 
     /// A stream of N rows whose states are zero, for real time: it runs every layer over one step, from a slice to
-    /// a slice. A step does not allocate or lock, and runs on the caller's thread.
+    /// a slice. A step does not allocate or lock, and runs on the caller's thread. It panics if a slice has another
+    /// length; [`try_step`](gru_cpu::StackStream::try_step) returns an error. Requires the feature `flex` or `ndarray`.
     ///
     /// # Panics
     /// On another backend than Flex and ndarray, or if a layer has the reverse direction, which requires the whole
