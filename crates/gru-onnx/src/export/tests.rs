@@ -109,7 +109,8 @@ fn calls_without_a_node() {
             sequence(x, &m.gru.weights()[0], SequenceOptions::new().recurrent_mask(dropped))
         };
         "GRU 0 of the model (gru.layers.0.w_hh): ONNX' GRU has no input that is already projected": |m, x| {
-            let weights = GruWeights { w_ih: None, ..m.gru.weights().remove(0) };
+            let mut weights = m.gru.weights().remove(0);
+            weights.w_ih = None;
             sequence(Tensor::cat(vec![x; H], 2), &weights, SequenceOptions::new())
         };
         "GRU 0 of the model (gru.layers.0): expected weights that are parameters, got computed weights": |m, x| {
@@ -118,7 +119,7 @@ fn calls_without_a_node() {
             sequence(x, &weights, SequenceOptions::new())
         };
         "operation gru_op::states_and_gates: expected gru_op::states, got gru_op::states_and_gates":
-            |m, x| m.gru.gates(x, None).remove(0).update;
+            |m, x| m.gru.gates(x, SequenceOptions::new()).remove(0).update;
         "operation Sort at or after head: this operation has no entry in the table of operations":
             |m, x| m.head.forward(m.gru.forward(x, None).0).sort(1);
         // Burn's own GRU assigns slices.
