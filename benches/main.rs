@@ -16,7 +16,6 @@
 
 mod agree;
 mod burn_gru;
-mod calls;
 mod chart;
 mod facts;
 mod layer;
@@ -72,9 +71,6 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
-    /// Run one call many times, for a profiler
-    #[command(hide = true)]
-    Calls { name: String, count: usize },
     /// Run as a peer of another process
     #[command(hide = true)]
     Serve { peer: String },
@@ -85,7 +81,6 @@ fn main() -> ExitCode {
     let result = match &cli.task {
         None => compare(&cli.options),
         Some(Task::Tables { write }) => tables::check(&root(), *write),
-        Some(Task::Calls { name, count }) => calls::run(name, *count),
         Some(Task::Serve { peer }) => {
             serve::serve(peer);
             Ok(())
