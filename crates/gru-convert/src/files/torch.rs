@@ -34,7 +34,7 @@ impl StateDict {
     /// Reads the state dict under `key` of a PyTorch checkpoint, for example `"model_state_dict"`.
     ///
     /// # Errors
-    /// If the file cannot be read as a checkpoint, has no such key, or has no tensors there. An object that the reader does
+    /// [`ConvertError::File`] if the file cannot be read as a checkpoint, has no such key, or has no tensors there. An object that the reader does
     /// not know is an error, even under another key.
     pub fn from_pytorch_at(path: impl AsRef<Path>, key: &str) -> Result<Self, ConvertError> {
         let path = path.as_ref();

@@ -108,7 +108,8 @@ impl GruBlock {
 
     /// [`forward`](Self::forward) with options: the state, lengths or a mask, and starts.
     ///
-    /// With lengths, the final state is the state at the end of each row, or the initial state if the length is zero.
+    /// With lengths, the final state of the forward direction is the state after the last step of each row, and of the
+    /// reverse direction after the step at time 0. It is the initial state if the length is zero.
     /// At a start, every layer and direction restarts with its own start state.
     ///
     /// # Panics
@@ -253,8 +254,8 @@ impl GruBlock {
 
     /// The states and gates of every layer and direction, in the order of [`layers`](Self::layers), for
     /// inspection. Nothing is recorded for backward: they are on the device without autodiff. Nothing is random: dropout
-    /// is off, and zoneout uses its mean, as in inference. Gates have no meaning at skipped steps and past the end of a row: leave
-    /// those out of a mean.
+    /// is off, and zoneout uses its mean, as in inference. Gates may be any value at skipped steps
+    /// and past the end of a row, also NaN: replace them with `mask_fill` before a mean.
     ///
     /// # Panics
     /// As [`forward_with`](Self::forward_with).

@@ -141,7 +141,7 @@ impl<const D: usize> SequenceOptions<D> {
 
     /// A mask `[N,T]` or `[T,N]`, true at valid steps, like Keras' mask. Skipped steps may be anywhere. The
     /// output of a skipped step repeats the previous output (in the direction of time), and is zero before the
-    /// first valid step.
+    /// first valid step of the row and of each sequence that [starts](Self::starts) begin.
     ///
     /// # Panics
     /// If there are [lengths](Self::lengths).

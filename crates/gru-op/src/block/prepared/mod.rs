@@ -261,8 +261,8 @@ impl PreparedGru {
     /// length; [`try_step`](gru_cpu::StackStream::try_step) returns an error. Requires the feature `flex` or `ndarray`.
     ///
     /// # Panics
-    /// On another backend than Flex and ndarray, or if a layer has the reverse direction, which requires the whole
-    /// sequence.
+    /// On another backend than Flex and ndarray, if a layer has the reverse direction, which requires the whole sequence,
+    /// or if the states of so many rows exceed the address space.
     ///
     /// ```
     /// # use burn::tensor::Device;
@@ -284,7 +284,10 @@ impl PreparedGru {
     /// [`stream`](Self::stream) for blocks and devices that a user chooses.
     ///
     /// # Errors
-    /// [`GruError::Config`] where `stream` would panic.
+    /// [`GruError::Config`] on another backend than Flex and ndarray, or if a layer has the reverse direction.
+    ///
+    /// # Panics
+    /// If the states of so many rows exceed the address space.
     #[cfg(feature = "cpu-kernels")]
     pub fn try_stream(&self, rows: usize) -> Result<gru_cpu::StackStream, GruError> {
         const OP: &str = "PreparedGru::stream";
