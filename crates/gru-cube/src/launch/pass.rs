@@ -58,7 +58,7 @@ impl Plan {
         self.schedule
     }
 
-    /// Runs a pass with exactly these kernels. The sizes of the batch and the sequence may differ from those of the call
+    /// Runs a pass with exactly these kernels. The sizes of the batch and the sequence may differ from the call
     /// that was planned. Otherwise as [`run`].
     ///
     /// # Errors

@@ -14,33 +14,34 @@ pub(super) enum Tensors {
     Backward(Backward),
 }
 
-/// The tensors of a [forward pass](crate::kernel::tensors::Forward).
-pub(super) struct Forward {
-    p: Tensor,
-    w_hh: Tensor,
-    b_ih: Tensor,
-    b_hh: Tensor,
-    h0: Tensor,
-    recurrent_mask: Tensor,
-    step_mask: Tensor,
-    zoneout: Tensor,
-    states: Tensor,
-    gates: Tensor,
-    scratch: Tensor,
+/// Defines the tensors of a pass, in the order in which the kernels bind them.
+macro_rules! tensors {
+    ($(#[$doc:meta])* $name:ident { $($tensor:ident),* $(,)? }) => {
+        $(#[$doc])*
+        pub(super) struct $name {
+            $(pub(super) $tensor: Tensor,)*
+        }
+
+        impl $name {
+            fn in_order(&mut self) -> Vec<&mut Tensor> {
+                vec![$(&mut self.$tensor),*]
+            }
+        }
+    };
 }
 
-/// The tensors of a [backward pass](crate::kernel::tensors::Backward).
-pub(super) struct Backward {
-    gates: Tensor,
-    d_states: Tensor,
-    states: Tensor,
-    pub(super) weight: Tensor,
-    h0: Tensor,
-    recurrent_mask: Tensor,
-    step_mask: Tensor,
-    zoneout: Tensor,
-    d_gates: Tensor,
-    d_h0: Tensor,
+tensors! {
+    /// The tensors of a [forward pass](crate::kernel::tensors::Forward).
+    Forward {
+        p, w_hh, b_ih, b_hh, h0, recurrent_mask, step_mask, zoneout, states, gates, scratch,
+    }
+}
+
+tensors! {
+    /// The tensors of a [backward pass](crate::kernel::tensors::Backward).
+    Backward {
+        gates, d_states, states, weight, h0, recurrent_mask, step_mask, zoneout, d_gates, d_h0,
+    }
 }
 
 impl Tensors {
@@ -105,55 +106,8 @@ impl Tensors {
     /// In the order in which the kernels bind them.
     pub(super) fn in_order(&mut self) -> Vec<&mut Tensor> {
         match self {
-            // Without `..`, so that the compiler names a new tensor.
-            Self::Forward(Forward {
-                p,
-                w_hh,
-                b_ih,
-                b_hh,
-                h0,
-                recurrent_mask,
-                step_mask,
-                zoneout,
-                states,
-                gates,
-                scratch,
-            }) => vec![
-                p,
-                w_hh,
-                b_ih,
-                b_hh,
-                h0,
-                recurrent_mask,
-                step_mask,
-                zoneout,
-                states,
-                gates,
-                scratch,
-            ],
-            Self::Backward(Backward {
-                gates,
-                d_states,
-                states,
-                weight,
-                h0,
-                recurrent_mask,
-                step_mask,
-                zoneout,
-                d_gates,
-                d_h0,
-            }) => vec![
-                gates,
-                d_states,
-                states,
-                weight,
-                h0,
-                recurrent_mask,
-                step_mask,
-                zoneout,
-                d_gates,
-                d_h0,
-            ],
+            Self::Forward(tensors) => tensors.in_order(),
+            Self::Backward(tensors) => tensors.in_order(),
         }
     }
 }

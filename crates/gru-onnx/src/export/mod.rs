@@ -157,7 +157,7 @@ impl Exporter {
         Self { outputs, ..self }
     }
 
-    /// Promises that in every mask of a GRU the valid steps of a row are its first steps, as in a mask made from lengths.
+    /// Promises that in every mask of a GRU the valid steps of a row are its first steps, as in a mask of lengths.
     /// ONNX has lengths only: the number of valid steps becomes `sequence_lens`. A mask with holes gives wrong results.
     pub fn with_prefix_masks(self, prefix_masks: bool) -> Self {
         Self {
@@ -174,9 +174,9 @@ impl Exporter {
     /// Weights of half precision, and all other values of half precision, become float32.
     ///
     /// # Errors
-    /// If the model is on an autodiff device, has an operation or a GRU without a counterpart in ONNX, or depends on a
-    /// size in a way that ONNX cannot express: other operations for other sizes, or constants made from a size other
-    /// than `arange`.
+    /// - If the model is on an autodiff device.
+    /// - If an operation or a GRU has no counterpart in ONNX.
+    /// - If `forward` has other operations for other sizes, or a constant that depends on a size and is no `arange`.
     ///
     /// # Panics
     /// If `inputs` or `forward` panics, for example because `forward` reads the values of a tensor.

@@ -140,8 +140,8 @@ impl<const D: usize> SequenceOptions<D> {
     }
 
     /// A mask `[N,T]` or `[T,N]`, true at valid steps, like Keras' mask. Skipped steps may be anywhere. The
-    /// output of a skipped step repeats the previous output (in the direction of time), and is zero before the
-    /// first valid step of the row and of each sequence that [starts](Self::starts) begin.
+    /// output of a skipped step repeats the previous output (in the direction of time). Before the first valid step it is
+    /// zero, also after each of the [starts](Self::starts).
     ///
     /// # Panics
     /// If there are [lengths](Self::lengths).

@@ -261,8 +261,9 @@ impl PreparedGru {
     /// length; [`try_step`](gru_cpu::StackStream::try_step) returns an error. Requires the feature `flex` or `ndarray`.
     ///
     /// # Panics
-    /// On another backend than Flex and ndarray, if a layer has the reverse direction, which requires the whole sequence,
-    /// or if the states of so many rows exceed the address space.
+    /// - On another backend than Flex and ndarray.
+    /// - If a layer has the reverse direction, which requires the whole sequence.
+    /// - If the states of so many rows exceed the address space.
     ///
     /// ```
     /// # use burn::tensor::Device;
