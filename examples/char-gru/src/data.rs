@@ -6,6 +6,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 
 use crate::error::Error;
 
+/// The default text: sentences of this project's documentation and comments of November 2026, in random order.
+pub const DOCUMENTATION: &str = include_str!("documentation.txt");
+
 /// The shortest stream for validation. Each stream starts without context, which increases the loss. With this many
 /// characters per stream, the effect is small.
 pub const VALIDATION_STREAM: usize = 1024;

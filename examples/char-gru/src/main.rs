@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn::tensor::{Device, read_sync};
-use char_gru::data::{Streams, Text, VALIDATION_STREAM, Vocabulary};
+use char_gru::data::{DOCUMENTATION, Streams, Text, VALIDATION_STREAM, Vocabulary};
 use char_gru::device;
 use char_gru::error::Error;
 use char_gru::model::CharGru;
@@ -28,8 +28,8 @@ use crate::folder::Folder;
 
 /// Trains a character-level GRU on a text and generates more text
 ///
-/// Without arguments, the program trains on Cicero's Latin, which is built in, saves the model to the folder char-gru,
-/// and generates text.
+/// Without arguments, the program trains on the documentation of this project, which is built in, saves the model to the
+/// folder char-gru, and generates text.
 #[derive(Parser)]
 #[command(name = "char-gru", version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -118,7 +118,7 @@ fn main() -> ExitCode {
 fn train(args: Train) -> Result<(), Error> {
     let text = match &args.text {
         Some(path) => fs::read_to_string(path).map_err(Error::file(path))?,
-        None => lipsum::LIBER_PRIMUS.to_string(),
+        None => DOCUMENTATION.to_string(),
     };
     let text = Text::new(&text, args.settings.batch, args.settings.seq)?;
     let device = device::open(&args.backend)?;

@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod agent;
+mod chart;
 mod env;
 mod network;
 mod ppo;
@@ -12,9 +13,12 @@ mod tests;
 mod window;
 
 use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
 
 use burn::tensor::Device;
 use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::agent::Agent;
 use crate::ppo::Trainer;
@@ -34,26 +38,37 @@ struct Cli {
     /// Seed of parameters, environments and actions
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
+
+    /// File for the learning curves
+    #[arg(long, value_name = "SVG", default_value = "recall.svg")]
+    chart: PathBuf,
 }
 
-/// Updates between two lines.
-const REPORT: usize = 50;
 /// Windows of the evaluation: 400 thousand answers.
 const EVALUATED: usize = 100;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let cli = Cli::parse();
+    let mut curves = Vec::new();
     for &agent in &cli.agents {
         let mut trainer = Trainer::new(agent, cli.seed, &Device::flex().autodiff());
-        for update in 1..=cli.updates {
-            let made = trainer.update()?;
-            if update == 1 || update.is_multiple_of(REPORT) {
-                let (right, ratio) = (made.right, made.first_ratio);
-                println!("{agent:?}, update {update}: {right:.3} right, |ρ − 1| ≤ {ratio:.0e}");
-            }
+        let style = ProgressStyle::with_template("{percent:>3}% {wide_bar} {msg}  {eta}")?;
+        let bar = ProgressBar::new(cli.updates as u64).with_style(style);
+        let mut right = Vec::new();
+        let mut largest = 0.0_f64;
+        for _ in 0..cli.updates {
+            let update = trainer.update()?;
+            right.push(update.right);
+            largest = largest.max(update.first_ratio);
+            bar.set_message(format!("{agent:?}: {:.3} right", update.right));
+            bar.inc(1);
         }
+        bar.finish_and_clear();
+        curves.push((agent, right));
+        fs::write(&cli.chart, chart::curves(&curves)?)?;
         let right = trainer.evaluate(EVALUATED)?;
-        println!("{agent:?}: {right:.3} right with fixed parameters");
+        println!("{agent:?}: {right:.3} right with fixed parameters, |ρ − 1| ≤ {largest:.0e}");
     }
+    println!("{} shows the learning curves", cli.chart.display());
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use std::{env, error::Error, fs, iter};
 
 use burn::tensor::{Device, read_sync};
-use char_gru::data::Text;
+use char_gru::data::{DOCUMENTATION, Text};
 use char_gru::train::{Settings, Trainer};
 use clap::Parser;
 use headless_chrome::browser::default_executable;
@@ -98,7 +98,7 @@ fn page(gpu: bool) -> Outcome {
     let settings = format!(
         "--embed 16 --hidden 24 --layers 2 --dropout {dropout} --epochs 3 --batch 8 --seq 32 --lr 0.01"
     );
-    let text: String = lipsum::LIBER_PRIMUS.chars().take(9000).collect();
+    let text: String = DOCUMENTATION.chars().take(9000).collect();
     js(
         &tab,
         &format!("$('settings').value = {settings:?}, $('text').value = {text:?}"),
@@ -120,8 +120,8 @@ fn page(gpu: bool) -> Outcome {
     }
     assert!(there[there.len() - 1] < 0.75 * there[0], "{there:?}");
 
-    js(&tab, "$('prompt').value = 'Lorem', $('generate').click()")?;
-    until(&tab, "$('generated').textContent.length === 505")?;
+    js(&tab, "$('prompt').value = 'The ', $('generate').click()")?;
+    until(&tab, "$('generated').textContent.length === 504")?;
     let screenshot = tab.capture_screenshot(Png, None, None, true)?;
     fs::write(folder.join("page.png"), screenshot)?;
     js(

@@ -3,7 +3,7 @@
 use std::iter;
 
 use burn::{module::Module, tensor::Device};
-use char_gru::data::Text;
+use char_gru::data::{DOCUMENTATION, Text};
 use char_gru::sample::{Sampling, generate};
 use char_gru::train::{Settings, Trainer};
 use clap::Parser;
@@ -18,7 +18,7 @@ fn start() {
 /// The default text of char-gru.
 #[wasm_bindgen(js_name = builtInText)]
 pub fn built_in_text() -> String {
-    lipsum::LIBER_PRIMUS.to_string()
+    DOCUMENTATION.to_string()
 }
 
 /// A training run.
