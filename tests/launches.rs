@@ -21,18 +21,16 @@ mod runs;
 mod warnings;
 
 /// Without the self-tests, which are more launches.
-const SETTINGS: Settings = Settings {
-    forward: Strategy::Inferred,
-    backward: Strategy::Inferred,
-    self_test: false,
-};
+fn settings() -> Settings {
+    Settings::default().with_self_test(false)
+}
 
 fn main() {
     let mut arguments = Arguments::from_args();
     // Launch counts and settings belong to the whole process.
     arguments.test_threads = Some(1);
     warnings::collect();
-    SETTINGS.set();
+    settings().set();
     let absent = Device::enumerate(DeviceType::Wgpu).is_empty();
     let required = std::env::var_os("GRU_REQUIRE_GPU").is_some();
     let trials = [
@@ -82,15 +80,11 @@ fn forced_schedule() -> Result<(), Failed> {
 
     let text = "steps rows=2 width=2 n_threads=8 n_per_thread=2 k_splits=2 block_k=16";
     let schedule: Schedule = text.parse()?;
-    let settings = Settings {
-        forward: Strategy::Forced(schedule),
-        ..SETTINGS
-    };
-    settings.set();
+    settings().with_forward(Strategy::Forced(schedule)).set();
     let before = gru_cube::launches();
     let forced = states();
     let launches = gru_cube::launches() - before;
-    SETTINGS.set();
+    settings().set();
     if launches != T as u64 {
         return Err(format!("{launches} launches, expected {T}").into());
     }
@@ -145,8 +139,8 @@ fn right_kernels() -> Result<(), Failed> {
             all_tensors(&device, words)?;
             Ok::<_, Failed>(gru_cube::launches() - before)
         };
-        let (without, with) = (count(SETTINGS)?, count(Settings::default())?);
-        SETTINGS.set();
+        let (without, with) = (count(settings())?, count(Settings::default())?);
+        settings().set();
         let warnings = warnings::take();
         if !warnings.is_empty() || with < without + 2 {
             return Err(format!("{words}: {with} and {without} launches, {warnings:?}").into());
@@ -169,6 +163,6 @@ fn rejected_kernel() -> Result<(), Failed> {
             return Err(format!("expected {expected_warnings} warnings, got {warnings:?}").into());
         }
     }
-    SETTINGS.set();
+    settings().set();
     Ok(())
 }

@@ -65,9 +65,9 @@ pub fn import(dict: &StateDict) {
             through(
                 dict,
                 prefix,
-                |dict, prefix| mps_graph::config(&descriptor, dict, prefix),
+                |dict, prefix| mps_graph::config(dict, prefix, &descriptor),
                 |dict, prefix, config, device| {
-                    mps_graph::import(&descriptor, dict, prefix, config, device)
+                    mps_graph::import(dict, prefix, &descriptor, config, device)
                 },
                 |block| mps_graph::export(block, prefix).map(|(dict, _)| dict),
             );
@@ -80,7 +80,7 @@ pub fn import(dict: &StateDict) {
             through(
                 dict,
                 prefix,
-                |dict, prefix| onnx::config(&attributes, dict, prefix),
+                |dict, prefix| onnx::config(dict, prefix, &attributes),
                 onnx::import,
                 |block| onnx::export(block, prefix).map(|(dict, _)| dict),
             );

@@ -85,11 +85,7 @@ fn main() {
     let arguments = Arguments::from_args();
     // A trial must see the results of a kernel, and not of what would replace a kernel after its self-test.
     #[cfg(any(feature = "gpu", feature = "cuda", feature = "cpu"))]
-    gru_op::gpu::Settings {
-        self_test: false,
-        ..gru_op::gpu::Settings::current()
-    }
-    .set();
+    gru_op::gpu::Settings::current().with_self_test(false).set();
     let backends = backends::all();
     let mut trials: Vec<Trial> = SUITES.iter().flat_map(|suite| suite(&backends)).collect();
     trials.extend(user::process_trials());

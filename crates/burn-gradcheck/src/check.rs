@@ -63,8 +63,8 @@ impl GradCheck {
         Self { step, ..self }
     }
 
-    /// The allowed error of a gradient, relative to the largest difference of its input, or to 1 if that is
-    /// larger.
+    /// The allowed error of a gradient: this number times the largest slope of its input by finite differences, or times
+    /// 1 if that is larger.
     ///
     /// # Panics
     /// If it is not a positive number.
@@ -76,10 +76,10 @@ impl GradCheck {
     /// Compares the gradients of `f`.
     ///
     /// `f` must depend only on its inputs. If it draws random numbers, a second call returns another value and
-    /// the check fails.
+    /// the check fails. Float tensors that `f` captures must be float64, and their gradients are not checked.
     ///
     /// # Panics
-    /// If there are no inputs, `f` does not return float64, or `f` reads an input that does not exist.
+    /// If there are no inputs, `f` does not return float64, or `f` reads an input that does not exist or has another rank.
     pub fn check<const D: usize>(&self, f: impl Fn(&Point) -> Tensor<D>) -> Report {
         assert!(
             !self.inputs.is_empty(),

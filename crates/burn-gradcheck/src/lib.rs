@@ -29,7 +29,7 @@
 //!
 //! Its error is `h⁴/30` times the fifth derivative, plus the rounding of `f` divided by `h`. A gradient passes
 //! if it is within `tolerance · max(1, largest difference of this input)`. The scale is the largest difference,
-//! because a small value may be a sum of large terms that cancel. If a gradient does not pass, the step is
+//! at the first step, because a small value may be a sum of large terms that cancel. If a gradient does not pass, the step is
 //! divided by 4, up to three times. A corner within reach of the long step may be out of reach of a short step.
 //!
 //! # Kinks
@@ -42,12 +42,12 @@
 //! ```
 //!
 //! A gradient that failed but is between these two slopes is reported as a kink, not as a failure. Where the
-//! function is smooth, the two slopes agree to `h³`, so a wrong gradient is not between them.
+//! function is smooth, the two slopes agree to `h³`, so a wrong gradient is not between them. NaN is never a kink.
 //!
 //! # Cost
 //!
-//! A check runs one forward and one backward pass with autodiff, two forward passes without it, and four more for
-//! each value of each input.
+//! A check runs one forward and one backward pass, two more forward passes, and four for each value of each input that
+//! is not constant. A value whose step is divided needs up to 16. All passes run on the device with autodiff.
 //!
 //! Source: Fornberg, Generation of finite difference formulas on arbitrarily spaced grids,
 //! Mathematics of Computation 51 (1988), <https://doi.org/10.1090/S0025-5718-1988-0935077-0>.

@@ -1,7 +1,7 @@
 //! Inputs of any rank: stored as values and a shape, read as tensors.
 
 use burn::tensor::{DType, Device, Gradients, Tensor, TensorData};
-use std::{any::Any, rc::Rc};
+use std::{any::Any, fmt, rc::Rc};
 
 /// Shape and values of a gradient.
 pub(crate) type Gradient = (Vec<usize>, Vec<f64>);
@@ -95,6 +95,15 @@ impl<const D: usize> AnyTensor for Tensor<D> {
 
 /// The inputs at one point, by name. The checked function reads its arguments from it.
 pub struct Point(Vec<(String, Leaf)>);
+
+impl fmt::Debug for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|(name, _)| name);
+        f.debug_tuple("Point")
+            .field(&names.collect::<Vec<_>>())
+            .finish()
+    }
+}
 
 impl Point {
     /// All inputs with their given values. If `track` is set, autodiff tracks those that must get a gradient.

@@ -74,7 +74,7 @@ pub struct Element {
 }
 
 impl Report {
-    /// Whether every gradient is correct.
+    /// Whether every gradient is correct, the value is finite, and a second call returned the same value.
     pub fn passed(&self) -> bool {
         self.value.is_finite() && self.repeats && self.inputs.iter().all(InputReport::passed)
     }

@@ -158,7 +158,7 @@ pub fn load<M: burn::module::Module>(dict: StateDict, model: M) -> Result<M, Con
 
 /// Modules by the names of their gates. Burn's `Lstm` and `Rnn` have other gates.
 pub(crate) const LOOKS: Names = Names {
-    module: "burn",
+    module: "burn_nn",
     layer: |dict, key| {
         let path = key.strip_suffix(".hidden_transform.weight")?;
         let start = path.rfind('.').map_or(0, |dot| dot + 1);

@@ -20,8 +20,8 @@
 //! - `config(&dict, prefix)` infers the configuration of the GRU under `prefix` from names and shapes. The
 //!   page of each module says what the arrays do not contain. Set that by `with_…`.
 //! - `import(&dict, prefix, &config, &device)` builds the [`GruBlock`]. If the configuration does not match
-//!   the arrays, it returns an error that names the first difference. Layout, memory, zoneout, training
-//!   noise, `recurrent_bias` and the initializer may differ.
+//!   the arrays, it returns an error that names the first difference. Layout, checkpointing, zoneout, dropout,
+//!   `recurrent_bias` and the initializers may differ.
 //! - `export(&block, prefix)` writes the arrays, which `import` reads unchanged. It returns an error if the
 //!   system cannot compute what the block does.
 //!

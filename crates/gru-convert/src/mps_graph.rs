@@ -23,8 +23,8 @@
 //! # let gru = GruBlockConfig::new(8, 16).with_update(Update::Takes).init(&device);
 //! let (dict, descriptor) = mps_graph::export(&gru, "gru.")?;
 //! assert!(descriptor.reset_after && descriptor.update == Update::Takes);
-//! let config = mps_graph::config(&descriptor, &dict, "gru.")?;
-//! let gru = mps_graph::import(&descriptor, &dict, "gru.", &config, &device)?;
+//! let config = mps_graph::config(&dict, "gru.", &descriptor)?;
+//! let gru = mps_graph::import(&dict, "gru.", &descriptor, &config, &device)?;
 //! # Ok(()) }
 //! ```
 
@@ -65,9 +65,9 @@ const NAMES: [&str; 4] = ["recurrentWeight", "inputWeight", "bias", "secondaryBi
 /// # Errors
 /// If a key is missing or unexpected, or if an array contradicts the descriptor.
 pub fn config(
-    descriptor: &GruDescriptor,
     dict: &StateDict,
     prefix: &str,
+    descriptor: &GruDescriptor,
 ) -> Result<GruBlockConfig, ConvertError> {
     let expected = "a GRU has recurrentWeight, inputWeight, bias and secondaryBias";
     dict.expect_only(prefix, &NAMES, expected)?;
@@ -115,13 +115,13 @@ fn biases(descriptor: &GruDescriptor, dict: &StateDict, prefix: &str) -> [bool; 
 /// If a key is missing or unexpected, if an array does not have the shape or dtype of such a GRU, or if
 /// `config` does not match.
 pub fn import(
-    descriptor: &GruDescriptor,
     dict: &StateDict,
     prefix: &str,
+    descriptor: &GruDescriptor,
     config: &GruBlockConfig,
     device: &Device,
 ) -> Result<GruBlock, ConvertError> {
-    let found = self::config(descriptor, dict, prefix)?;
+    let found = self::config(dict, prefix, descriptor)?;
     SYSTEM.check_config(config, &found)?;
     let (says, is) = (config.layer_spec(0), found.layer_spec(0));
     same("reset", says.reset, is.reset)?;

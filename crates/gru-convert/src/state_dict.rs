@@ -13,7 +13,7 @@ use std::{
 /// Importers convert the values to the default float type of the device.
 ///
 /// A file's arrays of a type that Burn lacks, such as texts, or of more than 8 dimensions are left out. All arrays
-/// together may have 64 MiB and 16 times the size of the file; what exceeds that is left out too. [`shape`](Self::shape),
+/// together may have 64 MiB plus 16 times the size of the file; what exceeds that is left out too. [`shape`](Self::shape),
 /// [`tensor`](Self::tensor) and the importer of its GRU return the reason as an error. A `.pt` file is different: there,
 /// one tensor of another type makes the whole file an error.
 ///
@@ -61,25 +61,28 @@ impl StateDict {
         }
     }
 
-    /// An array by name.
+    /// An array by name, or nothing if it is missing or left out.
     pub fn get(&self, key: &str) -> Option<&TensorData> {
         self.tensors.get(key)
     }
 
-    /// All names in order.
+    /// The names of all arrays that are not left out, sorted.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Adds all arrays of `other`.
+    /// Adds all arrays of `other`. They replace arrays with the same names, also if `other` left one out.
     pub fn extend(&mut self, other: Self) {
         for (key, data) in other.tensors {
             self.insert(key, data);
         }
+        for key in other.left_out.keys() {
+            self.tensors.remove(key);
+        }
         self.left_out.extend(other.left_out);
     }
 
-    /// All arrays with new names, as an importer expects them.
+    /// All arrays with new names, as an importer expects them. Arrays and groups that are left out get new names too.
     ///
     /// ```
     /// use gru_convert::StateDict;
@@ -112,6 +115,7 @@ impl StateDict {
     }
 
     /// Keeps the arrays whose names fulfil a condition, for example without buffers or the slots of an optimizer.
+    /// The condition also decides about arrays and groups that are left out.
     ///
     /// ```
     /// # let mut dict = gru_convert::StateDict::new();

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::mem::MaybeUninit;
 
-/// A float type of the kernels: `f32` or `f64`.
+/// A float type of the kernels: `f32` or `f64`. The trait is sealed, and its supertraits are private.
 pub trait Element: Lanes {
     /// They are compiled in this crate, and not in every crate that calls them.
     #[doc(hidden)]
@@ -49,7 +49,8 @@ impl Gru {
     /// At a skipped step the state is kept, and the saved gates have no meaning.
     ///
     /// # Panics
-    /// If the sizes exceed the address space, or a slice does not have the required length.
+    /// If the sizes exceed the address space, [`GruSpec::check`](crate::spec::GruSpec::check) panics, a slice does not have
+    /// the required length, or there is a start state without starts.
     pub fn forward<E: Element>(
         &self,
         inputs: &Inputs<'_, E>,
@@ -107,8 +108,7 @@ impl Gru {
     /// At skipped steps `x` and `saved` may hold any value, NaN included.
     ///
     /// # Panics
-    /// If the sizes exceed the address space, a slice does not have the required length, or the gradient of `w_ih` is
-    /// requested without `w_ih`.
+    /// As [`forward`](Self::forward), and if the gradient of an absent input is requested.
     pub fn backward<E: Element>(
         &self,
         inputs: &Inputs<'_, E>,
@@ -148,7 +148,7 @@ impl Gru {
     ///
     /// # Panics
     /// As [`backward_ragged`](Self::backward_ragged).
-    pub fn gradients<E: Element>(
+    pub fn gradients_ragged<E: Element>(
         &self,
         lengths: &Lengths,
         inputs: &Inputs<'_, E>,

@@ -1,5 +1,6 @@
 //! Buffers for results, and large pages.
 
+use crate::element::Element;
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::tuning::LARGE_PAGES_FROM;
 use std::mem::MaybeUninit;
@@ -8,8 +9,8 @@ use std::mem::MaybeUninit;
 ///
 /// A large buffer is new memory from the system, and its first writes wait for page faults. On Linux a
 /// buffer of 2 MiB or more requests pages of 2 MiB, which reduces the number of faults.
-pub fn buffer<E: Clone + Default>(len: usize) -> Vec<E> {
-    let buffer = vec![E::default(); len];
+pub fn buffer<E: Element>(len: usize) -> Vec<E> {
+    let buffer = vec![E::zero(); len];
     request_large_pages(&buffer);
     buffer
 }

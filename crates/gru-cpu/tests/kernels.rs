@@ -171,7 +171,7 @@ fn skipped_steps_in_rows_of_different_lengths(isa: Isa) {
         drawn.fill_skipped(&mut states, 0.0);
         let mut got = problem.outcome(&isa.run(|| problem.run(is_lean)));
         for all in [&mut gates, got.outputs.get_mut("gates").expect("gates")] {
-            let width = all.len() / call.sizes.rows();
+            let width = all.len() / call.sizes.places();
             let rows = all.chunks_exact_mut(width).enumerate();
             let rows = rows.filter(|(k, _)| skipped(*k));
             rows.for_each(|(_, gates)| gates.fill(f64::NAN));

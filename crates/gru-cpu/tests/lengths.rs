@@ -42,7 +42,7 @@ struct Buffers(Vec<Vec<f32>>);
 
 impl Buffers {
     fn new() -> Self {
-        let (inputs, units) = (problem().inputs, DIMS.rows() * DIMS.h);
+        let (inputs, units) = (problem().inputs, DIMS.places() * DIMS.h);
         let d = inputs.differentiable().into_array().into_iter().flatten();
         let lens = [units, 4 * units, units].into_iter().chain(d.map(Vec::len));
         Self(lens.map(|len| vec![0.0; len]).collect())
@@ -123,10 +123,10 @@ fn results() {
 #[should_panic(expected = "a gradient of w_ih is requested, but the input is already projected")]
 fn a_gradient_of_an_absent_weight() {
     let mut projected = problem();
-    projected.inputs.sequence.x = vec![0.0; DIMS.rows() * 3 * DIMS.h];
+    projected.inputs.sequence.x = vec![0.0; DIMS.places() * 3 * DIMS.h];
     projected.inputs.weights.w_ih = None;
     let mut buffers = Buffers::new();
-    buffers.0[3] = vec![0.0; DIMS.rows() * 3 * DIMS.h];
+    buffers.0[3] = vec![0.0; DIMS.places() * 3 * DIMS.h];
     buffers.backward(&projected);
 }
 

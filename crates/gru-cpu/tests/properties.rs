@@ -55,7 +55,7 @@ fn problem(gru: Gru, present: &[&str]) -> Problem<f64> {
         let draw = |_| f64::from((random.uniform(1.0) * scale) as f32);
         (0..len).map(draw).collect()
     };
-    let (units, rows) = (gru.sizes.h, gru.sizes.rows());
+    let (units, rows) = (gru.sizes.h, gru.sizes.places());
     let shapes = gru.sizes.shapes(gru.order.layout);
     let mut shapes = shapes.map(|shape| shape.elements());
     if !present.contains(&"w_ih") {

@@ -7,6 +7,34 @@
 //! the operands of the weight gradients; [`gates()`] recomputes gates that the forward pass did not save. [`run()`] runs
 //! both passes.
 //!
+//! ```no_run
+//! use cubecl::{client::Client, ir::{ElemType, FloatKind}, prelude::CubeElement};
+//! use gru_cube::{Buffers, PlanError, Recurrence, Starts, Strategy, ZoneoutKind, run};
+//! use gru_cube::spec::{GruSpec, Inputs, Order, Sequence, Sizes, Weights};
+//!
+//! /// The states `[N,T,H]`, from `x·w_ih [N,T,3H]` and `w_hh [H,3H]`.
+//! fn states(client: &Client, sizes: Sizes, x: &[f32], w_hh: &[f32]) -> Result<Vec<f32>, PlanError> {
+//!     let upload = |values| client.create_from_slice(f32::as_bytes(values));
+//!     let call = Recurrence {
+//!         sizes,
+//!         spec: GruSpec::default(),
+//!         order: Order::default(),
+//!         dtype: ElemType::Float(FloatKind::F32),
+//!         inputs: Inputs {
+//!             sequence: Sequence::new(upload(x)),
+//!             weights: Weights::new(None, upload(w_hh)),
+//!         },
+//!         starts: Starts::None,
+//!         zoneout: ZoneoutKind::None,
+//!         lengths: None,
+//!     };
+//!     let states = client.empty(4 * sizes.places() * sizes.h);
+//!     let forward = Buffers::Forward { steps: 0..sizes.t, states: states.clone(), gates: None };
+//!     run(client, &call, &forward, Strategy::Inferred)?;
+//!     Ok(f32::from_bytes(&client.read_one_unchecked(states)).to_vec())
+//! }
+//! ```
+//!
 //! # Launch configurations
 //!
 //! A [`Schedule`] divides a pass into launches and cubes (thread blocks) of threads:
@@ -92,6 +120,9 @@
 mod kernel;
 mod launch;
 mod plan;
+
+/// What a step computes.
+pub use gru_spec as spec;
 
 pub use kernel::rule::{Starts, ZoneoutKind};
 pub use launch::{

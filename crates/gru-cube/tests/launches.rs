@@ -28,7 +28,10 @@ fn count(words: &str) -> Result<(u64, u64), Ignored> {
     let device = Device::f32(&client);
     let drawn = Case::new(words).with("projected").draw();
     let call = device.recurrence(&drawn);
-    let (len, saved) = (call.sizes.rows() * call.sizes.h, call.spec.saved_per_unit());
+    let (len, saved) = (
+        call.sizes.places() * call.sizes.h,
+        call.spec.saved_per_unit(),
+    );
     let [states, gates] = [len, len * saved].map(|len| device.poisoned(len));
     let forward = Buffers::Forward {
         steps: 0..call.sizes.t,

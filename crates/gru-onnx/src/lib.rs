@@ -27,7 +27,7 @@
 //!   `hidden_size`, `layout`, `linear_before_reset`
 //! - `B`, `initial_h`, and the outputs `Y` and `Y_h`, each present or absent
 //! - weights that are initializers, `Constant` nodes, or expressions of them that the parser folds
-//! - `sequence_lens`, by `with_lengths`
+//! - `sequence_lens`, by `mark_grus`
 //! - weights of 16 or 8 bits for inference, by `GruOverride::prepared`
 //!
 //! Everything else is a panic of the build script that names the node and the reason: weights that the
@@ -52,5 +52,5 @@ mod readme {}
 #[cfg(feature = "export")]
 pub use self::export::{ExportError, Exporter, Value, Values};
 #[cfg(feature = "import")]
-pub use self::import::{Error, GruOverride, with_lengths};
+pub use self::import::{GruOverride, MarkError, mark_grus};
 pub use gru_spec::Precision;

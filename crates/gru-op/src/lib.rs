@@ -87,11 +87,11 @@ pub mod conventions {}
 /// use gru_op::gpu::{Settings, Strategy};
 ///
 /// let schedule = "sequence rows=4 width=4 n_threads=64 k_splits=2".parse().unwrap();
-/// let settings = Settings { forward: Strategy::Forced(schedule), ..Settings::default() };
-/// settings.set();
+/// Settings::default().with_forward(Strategy::Forced(schedule)).set();
 /// ```
 ///
-/// Environment variables do the same: `GRU_CUBE_FORWARD='sequence rows=4 width=4 n_threads=64 k_splits=2'`.
+/// Environment variables do the same: `GRU_CUBE_FORWARD='sequence rows=4 width=4 n_threads=64 k_splits=2'`. If one is
+/// malformed, the first call on a GPU panics.
 ///
 /// Before a kernel runs for the first time on a device, gru-op runs it on a small problem and compares the results
 /// with the CPU kernels. If the driver rejects the kernel, or results are wrong, Burn's operations run instead, and the log
@@ -131,7 +131,7 @@ pub use self::{
 };
 /// A stream of a [`PreparedGru`], its weights without Burn, and their rounding.
 #[cfg(feature = "cpu-kernels")]
-pub use gru_cpu::{Rounding, Stack, StackStream, instruction_set};
+pub use gru_cpu::{CallError, Rounding, Stack, StackInputs, StackStream, instruction_set};
 /// What a step computes, and in which order.
 pub use gru_spec as spec;
 pub use gru_spec::{

@@ -62,12 +62,12 @@ pub enum Activation {
     Softplus,
 }
 
-/// The numbers of the activations in stored and sent data, which never change.
+/// The numbers of the activations.
 macro_rules! numbers {
     (($alpha:ident, $beta:ident): $($number:literal $name:ident $({ $($parameter:ident),+ })?,)+) => {
         impl Activation {
-            /// The number of this activation in stored and sent data, which never changes, and its parameters
-            /// alpha and beta, zero if absent.
+            /// The number of this activation, and its parameters alpha and beta, zero if absent.
+            #[doc(hidden)]
             pub fn numbered(&self) -> (u64, [f64; 2]) {
                 let ($alpha, $beta) = (0.0, 0.0);
                 match *self {
@@ -76,6 +76,7 @@ macro_rules! numbers {
             }
 
             /// The activation with this number, or `None`. The inverse of [`numbered`](Self::numbered).
+            #[doc(hidden)]
             pub fn from_number(number: u64, [$alpha, $beta]: [f64; 2]) -> Option<Self> {
                 match number {
                     $($number => Some(Self::$name $({ $($parameter),+ })?),)+
@@ -148,7 +149,6 @@ impl Activation {
         }
     }
 
-    /// Why the derivative is not a function of the output, or `None`.
     /// For crates that have no kernel for an activation of a later version.
     #[doc(hidden)]
     #[cold]
@@ -156,6 +156,7 @@ impl Activation {
         unreachable!("expected an activation that this version knows, got {self:?}")
     }
 
+    /// Why the derivative is not a function of the output, or `None`.
     pub(crate) fn violated_requirement(&self) -> Option<&'static str> {
         let finite = |values: &[f64]| values.iter().all(|v| v.is_finite());
         let (ok, reason) = match *self {

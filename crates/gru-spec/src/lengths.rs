@@ -72,7 +72,7 @@ impl Lengths {
     ///
     /// # Errors
     /// The first problem.
-    pub fn check(&self, sizes: &Sizes) -> Result<(), LengthsError> {
+    pub fn try_check(&self, sizes: &Sizes) -> Result<(), LengthsError> {
         let Some(lengths) = self.of_rows() else {
             return Ok(());
         };
@@ -91,6 +91,7 @@ impl Lengths {
     }
 
     /// N and T of sequences with these first two dimensions in memory. T of packed rows is the largest length.
+    #[doc(hidden)]
     pub fn batch(&self, layout: Layout, in_memory: [usize; 2]) -> [usize; 2] {
         match self {
             Self::All | Self::Padded(_) => layout.split(in_memory),
@@ -102,6 +103,7 @@ impl Lengths {
     }
 
     /// The sizes of every sequence in memory: `[1,M,·]` if the rows are packed.
+    #[doc(hidden)]
     pub fn in_memory(&self, sizes: Sizes) -> Sizes {
         match self {
             Self::All | Self::Padded(_) => sizes,
@@ -114,6 +116,7 @@ impl Lengths {
     }
 
     /// For each row, the place of its last computed step among the steps in memory. `None` for a row without steps.
+    #[doc(hidden)]
     pub fn last_places(&self, sizes: Sizes, order: Order) -> impl Iterator<Item = Option<usize>> {
         let Sizes { n, t, .. } = sizes;
         let mut begin = 0;
@@ -131,6 +134,7 @@ impl Lengths {
     }
 
     /// [`Sizes::shapes`] for rows of these lengths.
+    #[doc(hidden)]
     pub fn shapes(&self, sizes: Sizes, layout: Layout) -> Inputs<Shape> {
         let rows = sizes.shapes(layout);
         let places = self.in_memory(sizes).shapes(layout).sequence;
@@ -161,14 +165,14 @@ mod tests {
     #[test]
     fn a_length_for_each_row_and_none_above_t() {
         for of in [Lengths::Padded, Lengths::Packed] {
-            assert_eq!(of([5, 0, 2].into()).check(&SIZES), Ok(()));
-            let error = of([5, 0].into()).check(&SIZES).unwrap_err();
+            assert_eq!(of([5, 0, 2].into()).try_check(&SIZES), Ok(()));
+            let error = of([5, 0].into()).try_check(&SIZES).unwrap_err();
             assert_eq!(error.to_string(), "lengths [N] must be [3], got [2]");
-            let error = of([5, 0, 6].into()).check(&SIZES).unwrap_err();
+            let error = of([5, 0, 6].into()).try_check(&SIZES).unwrap_err();
             let expected = "lengths[2] must be at most T, expected 0 to 5, got 6";
             assert_eq!(error.to_string(), expected);
         }
-        assert_eq!(Lengths::All.check(&SIZES), Ok(()));
+        assert_eq!(Lengths::All.try_check(&SIZES), Ok(()));
     }
 
     #[test]

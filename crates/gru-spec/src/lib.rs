@@ -13,7 +13,7 @@
 //! and [`PerInput`] list the tensors of a call. Gates are always packed as columns `r | z | n`. Only
 //! converters permute them.
 //!
-//! The crate has no dependencies. The feature `serde` makes its types serializable.
+//! The crate has no dependencies. The feature `serde` makes options serializable.
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -43,6 +43,7 @@ impl Default for Attributes {
 
 /// An attribute that the operator does not define, or that gru-op has no kernel for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AttributeError {
     /// The name of the attribute.
     pub attribute: &'static str,
@@ -129,7 +130,7 @@ impl Attributes {
                 });
         let of_direction = |activations| {
             let spec = spec.with_activations(activations);
-            let supported = "parameters that this crate has kernels for";
+            let supported = "parameters that gru-op has kernels for";
             spec.try_check()
                 .map_err(|reason| error("activations", supported, reason))?;
             Ok(spec)
@@ -162,7 +163,7 @@ impl Attributes {
     }
 
     /// Appends an activation: its name and its parameters.
-    pub fn push(&mut self, activation: Activation) {
+    pub fn push_activation(&mut self, activation: Activation) {
         let (name, alpha, beta) = match activation {
             Activation::Sigmoid => ("Sigmoid", None, None),
             Activation::Tanh => ("Tanh", None, None),

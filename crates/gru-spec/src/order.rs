@@ -55,6 +55,9 @@ pub enum Direction {
 impl Direction {
     /// The time index of step `s` of T steps. The function is its own inverse, so it also returns the
     /// step of time index `s`.
+    ///
+    /// # Panics
+    /// In reverse, if `s` is not below `t`.
     pub fn time(self, s: usize, t: usize) -> usize {
         match self {
             Self::Forward => s,
@@ -64,6 +67,7 @@ impl Direction {
 
     /// The time index whose start belongs to step `s` of T steps: a start is the boundary before its time. The
     /// first step in reverse has no boundary before it.
+    #[doc(hidden)]
     pub fn boundary(self, s: usize, t: usize) -> Option<usize> {
         match self {
             Self::Forward => Some(s),
@@ -73,6 +77,7 @@ impl Direction {
     }
 
     /// The time indices of some of T steps, from the lowest to the highest.
+    #[doc(hidden)]
     pub fn times(self, steps: Range<usize>, t: usize) -> Range<usize> {
         match self {
             Self::Forward => steps,

@@ -10,6 +10,7 @@
 ///
 /// The errors were measured for the GRUs of NSNet2 and DeepFilterNet 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Precision {
     /// float32.

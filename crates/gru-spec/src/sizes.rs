@@ -20,13 +20,14 @@ const PADDING: usize = 64;
 const MARGIN: usize = 16;
 
 impl Sizes {
-    /// N·T, the rows of every matrix over the sequence.
-    pub fn rows(&self) -> usize {
+    /// N·T: the steps of all rows.
+    pub fn places(&self) -> usize {
         self.n * self.t
     }
 
     /// Whether the length in bytes of every buffer of a call fits in memory. The number of
     /// multiplications may overflow even so.
+    #[doc(hidden)]
     pub fn fit_in_memory(&self) -> bool {
         let Self { n, t, i, h } = *self;
         let padded = |size: usize| size.checked_next_multiple_of(PADDING);

@@ -99,6 +99,7 @@ impl GruSpec {
     /// Such a clip would be infinite in that type, and some activations have no value at infinity: `∞ /
     /// (1 + ∞)` and `0 · ∞` are NaN. `largest` belongs to the type of the arithmetic, not to the storage
     /// type.
+    #[doc(hidden)]
     pub fn for_numbers_up_to(self, largest: f64) -> Self {
         let clip = |clip: Option<f64>| clip.filter(|&c| c <= largest);
         Self {
@@ -129,6 +130,13 @@ impl GruSpec {
     }
 
     /// [`check`](Self::check) for specs from files.
+    ///
+    /// ```
+    /// use gru_spec::GruSpec;
+    ///
+    /// let error = GruSpec::default().with_clip_gates(Some(-1.0)).try_check().unwrap_err();
+    /// assert!(error.to_string().contains("clip_gates"));
+    /// ```
     ///
     /// # Errors
     /// With the text of the panic.

@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use crate::{order::Layout, sizes::Sizes};
 
-/// A sequence and the tensors of its rows and steps.
+/// A sequence and the tensors of its rows and steps. Make it from [`new`](Self::new), with `..Sequence::new(x)`: it may get
+/// more fields.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sequence<T> {
     /// The input, `[N,T,I]` or `[T,N,I]`. Without an input weight it is already projected, with `3H`
@@ -63,6 +64,7 @@ impl<T> Weights<T> {
 }
 
 /// The error of [`Inputs::from_slots`]: the name of a missing required input.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingInput(pub &'static str);
 
@@ -99,9 +101,11 @@ macro_rules! tensors {
         without_gradient: $($without:ident),+;
     ) => {
         /// The names of the inputs, in the order of [`Inputs::into_slots`]. The inputs of [`PerInput`] come first.
+        #[doc(hidden)]
         pub const NAMES: [&str; COUNT] = [$(stringify!($with),)+ $(stringify!($without)),+];
         const COUNT: usize = GRADIENTS + [$(stringify!($without)),+].len();
         /// The number of inputs that have a gradient.
+        #[doc(hidden)]
         pub const GRADIENTS: usize = [$(stringify!($with)),+].len();
 
         /// One value for each input that has a gradient.
@@ -113,12 +117,14 @@ macro_rules! tensors {
 
         impl<T> PerInput<T> {
             /// The values in the order of the inputs.
+            #[doc(hidden)]
             pub fn into_array(self) -> [T; GRADIENTS] {
                 let Self { $($with),+ } = self;
                 [$($with),+]
             }
 
             /// The inverse of [`into_array`](Self::into_array).
+            #[doc(hidden)]
             pub fn from_array([$($with),+]: [T; GRADIENTS]) -> Self {
                 Self { $($with),+ }
             }
@@ -138,6 +144,7 @@ macro_rules! tensors {
 
         impl<T> Inputs<T> {
             /// The inputs in order. Absent inputs are `None`.
+            #[doc(hidden)]
             pub fn into_slots(self) -> [Option<T>; COUNT] {
                 let Sequence { $x, $($sequence),+ } = self.sequence;
                 let Weights { $w_hh, $($weight),+ } = self.weights;
@@ -149,6 +156,7 @@ macro_rules! tensors {
             ///
             /// # Errors
             /// If `x` or `w_hh` is absent.
+            #[doc(hidden)]
             pub fn from_slots(slots: [Option<T>; COUNT]) -> Result<Self, MissingInput> {
                 let [$($with,)+ $($without),+] = slots;
                 let $x = $x.ok_or(MissingInput(stringify!($x)))?;
@@ -236,6 +244,7 @@ impl<T> PerInput<T> {
 }
 
 /// The shape of a tensor with at most three dimensions, without an allocation.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     rank: usize,
@@ -270,6 +279,7 @@ impl Deref for Shape {
 impl Sizes {
     /// The shape of each input for a sequence in this layout. An already projected `x` has `3H` features
     /// instead of I. Zoneout may have one feature instead of H.
+    #[doc(hidden)]
     pub fn shapes(&self, layout: Layout) -> Inputs<Shape> {
         let Self { n, t, i, h } = *self;
         let gates = Shape::from([3 * h]);
@@ -293,6 +303,7 @@ impl Sizes {
     }
 
     /// The shape of a sequence with this number of features.
+    #[doc(hidden)]
     pub fn sequence(&self, layout: Layout, features: usize) -> Shape {
         let [first, second] = layout.split([self.n, self.t]);
         Shape::from([first, second, features])

@@ -200,7 +200,7 @@ mod tests {
                 .into_iter()
                 .flatten();
             let is_clipped = clips.into_iter().any(|clip| clip < 1e38);
-            if !is_clipped || case.sizes.rows() < 10 || case.has("lengths") {
+            if !is_clipped || case.sizes.places() < 10 || case.has("lengths") {
                 continue;
             }
             let drawn = case.draw();

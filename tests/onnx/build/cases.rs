@@ -1,10 +1,10 @@
 //! The recorded cases of ONNX Runtime as models with one GRU, generated in four ways: with the override, as a copy
-//! of `with_lengths`, prepared in full precision, and from a block that was exported again.
+//! of `mark_grus`, prepared in full precision, and from a block that was exported again.
 
 use burn::tensor::{Device, Int, Tensor};
 use burn_onnx::{LoadStrategy, ModelGen};
 use gru_convert::onnx::{self, Gru};
-use gru_onnx::{Exporter, GruOverride, Precision, with_lengths};
+use gru_onnx::{Exporter, GruOverride, Precision, mark_grus};
 use gru_testkit::{
     conformance::{Case, CaseSpec},
     onnx_file::{Attribute, GruModel, Value},
@@ -50,7 +50,7 @@ pub fn generate(out: &Path) {
                     .input(&path)
                     .register_op_override(GruOverride::new());
             } else {
-                let copy = with_lengths(&path).expect("the copy is written");
+                let copy = mark_grus(&path).expect("the copy is written");
                 generator.input(&copy);
                 if way == "prepared" {
                     generator.register_custom_op(GruOverride::prepared(Precision::Full));

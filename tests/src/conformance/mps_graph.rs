@@ -159,8 +159,8 @@ pub fn by_block(case: &Case, device: &Device, backend: &TestBackend) -> Result<(
     let dict = state_dict(case, |name| {
         ["recurrentWeight", "inputWeight", "bias", "secondaryBias"].contains(&name)
     });
-    let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;
-    let block = mps_graph::import(&descriptor, &dict, "", &config, device).map_err(text)?;
+    let config = mps_graph::config(&dict, "", &descriptor).map_err(text)?;
+    let block = mps_graph::import(&dict, "", &descriptor, &config, device).map_err(text)?;
 
     let (again, mut again_descriptor) = mps_graph::export(&block, "").map_err(text)?;
     again_descriptor.training = descriptor.training;

@@ -13,11 +13,11 @@ use crate::runs::{expect, values};
 pub fn run(case: &Case, device: &Device) -> Result<Outcome, String> {
     let attributes = attributes(&case.spec);
     let dict = state_dict(case, |name| ["W", "R", "B"].contains(&name));
-    let config = onnx::config(&attributes, &dict, "").map_err(|e| e.to_string())?;
+    let config = onnx::config(&dict, "", &attributes).map_err(|e| e.to_string())?;
     let block = onnx::import(&dict, "", &config, device).map_err(|e| e.to_string())?;
     // Exported arrays and attributes equal the imported ones.
     let (again, same) = onnx::export(&block, "").map_err(|e| e.to_string())?;
-    let again_config = onnx::config(&same, &again, "").map_err(|e| e.to_string())?;
+    let again_config = onnx::config(&again, "", &same).map_err(|e| e.to_string())?;
     expect(
         "configuration",
         again_config.to_string(),

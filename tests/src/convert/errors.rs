@@ -63,7 +63,7 @@ type ErrorCase = (fn() -> Result<(), ConvertError>, &'static str);
 fn onnx_with(change: impl FnOnce(&mut onnx::Attributes)) -> Result<(), ConvertError> {
     let (dict, mut attributes) = onnx::export(&block(config()), "")?;
     change(&mut attributes);
-    onnx::config(&attributes, &dict, "").map(|_| ())
+    onnx::config(&dict, "", &attributes).map(|_| ())
 }
 
 /// Changes the fields of a block.
@@ -219,7 +219,7 @@ const CASES: &[ErrorCase] = &[
         || {
             let (dict, mut descriptor) = mps_graph::export(&block(config()), "")?;
             descriptor.bidirectional = true;
-            mps_graph::config(&descriptor, &dict, "").map(|_| ())
+            mps_graph::config(&dict, "", &descriptor).map(|_| ())
         },
         "recurrentWeight: expected [2, 3H, H], as the descriptor is bidirectional, got shape [15, 5]",
     ),
@@ -227,7 +227,7 @@ const CASES: &[ErrorCase] = &[
         || {
             let (dict, descriptor) = mps_graph::export(&block(config()), "a.")?;
             let dict = dict.renamed(|key| key.replace("a.inputWeight", "inputWeight"))?;
-            mps_graph::config(&descriptor, &dict, "a.").map(|_| ())
+            mps_graph::config(&dict, "a.", &descriptor).map(|_| ())
         },
         "a.inputWeight: expected a tensor of this name, got none",
     ),
@@ -262,7 +262,7 @@ const CASES: &[ErrorCase] = &[
                 a.activation_alpha = vec![-1.0];
             })
         },
-        "activations: expected parameters that this crate has kernels for, got GruSpec: \
+        "activations: expected parameters that gru-op has kernels for, got GruSpec: \
          candidate activation LeakyRelu { alpha: -1.0 }: alpha must be finite and not negative",
     ),
     (

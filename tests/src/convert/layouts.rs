@@ -214,7 +214,7 @@ fn noise_is_free() -> Result<(), String> {
     }
     let exported = onnx::export(&block(self::config().with_bidirectional(true)), "");
     let (dict, attributes) = exported.map_err(text)?;
-    let config = onnx::config(&attributes, &dict, "").map_err(text)?;
+    let config = onnx::config(&dict, "", &attributes).map_err(text)?;
     let config = config.with_recurrent_dropout(0.25).with_zoneout(0.125);
     let read = onnx::import(&dict, "", &config, &device()).map_err(text)?;
     match read
@@ -234,8 +234,8 @@ fn mps_graph_secondary_ignored() -> Result<(), String> {
     let block = block_with(&before, "none");
     let (mut dict, descriptor) = mps_graph::export(&block, "").map_err(text)?;
     dict.insert("secondaryBias", zeros([H + 1]));
-    let config = mps_graph::config(&descriptor, &dict, "").map_err(text)?;
-    let read = mps_graph::import(&descriptor, &dict, "", &config, &device()).map_err(text)?;
+    let config = mps_graph::config(&dict, "", &descriptor).map_err(text)?;
+    let read = mps_graph::import(&dict, "", &descriptor, &config, &device()).map_err(text)?;
     if config.bias {
         Err("expected the secondary bias to be ignored".into())
     } else {

@@ -153,15 +153,15 @@ fn export(
         "mps_graph" => {
             let (dict, descriptor) = mps_graph::export(block, prefix)?;
             let import: Import = Box::new(move |dict, change| {
-                let config = change(mps_graph::config(&descriptor, dict, prefix)?);
-                mps_graph::import(&descriptor, dict, prefix, &config, &device())
+                let config = change(mps_graph::config(dict, prefix, &descriptor)?);
+                mps_graph::import(dict, prefix, &descriptor, &config, &device())
             });
             Ok((dict, import))
         }
         "onnx" => {
             let (dict, attributes) = onnx::export(block, prefix)?;
             let import: Import = Box::new(move |dict, change| {
-                let config = change(onnx::config(&attributes, dict, prefix)?);
+                let config = change(onnx::config(dict, prefix, &attributes)?);
                 onnx::import(dict, prefix, &config, &device())
             });
             Ok((dict, import))

@@ -173,9 +173,9 @@ fn recurrent_bias_only() -> Result<(), String> {
     let (mut dict, descriptor) = mps_graph::export(&block, "").map_err(text)?;
     dict.insert("secondaryBias", zeros([H]));
     let read = |config: &GruBlockConfig| {
-        mps_graph::import(&descriptor, &dict, "", config, &device()).map_err(text)
+        mps_graph::import(&dict, "", &descriptor, config, &device()).map_err(text)
     };
-    let block = read(&mps_graph::config(&descriptor, &dict, "").map_err(text)?)?;
+    let block = read(&mps_graph::config(&dict, "", &descriptor).map_err(text)?)?;
     read(&block.config()).map(|_| ())
 }
 

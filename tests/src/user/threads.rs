@@ -6,10 +6,10 @@ use burn::{
     optim::GradientsParams,
     tensor::{Device, Tensor},
 };
-use gru_convert::StateDict;
+use gru_convert::{ConvertError, StateDict};
 use gru_op::{
     GruBlock, GruBlockConfig, GruGates, GruLayer, GruLayerOptions, GruSpec, GruWeights, Precision,
-    PreparedGru, SequenceOptions,
+    PreparedGru, SequenceOptions, StackStream,
 };
 use gru_testkit::random::numbers;
 use std::thread;
@@ -34,6 +34,8 @@ pub fn types() {
     both::<GruWeights>();
     both::<PreparedGru>();
     both::<StateDict>();
+    both::<ConvertError>();
+    both::<StackStream>();
 }
 
 /// Runs the closure in several threads at once and returns all results.

@@ -8,7 +8,8 @@ use gru_op::files::{self, BURNPACK, CONFIG, Limit};
 use std::{fmt::Display, io::Cursor, path::Path};
 
 impl StateDict {
-    /// Reads the parameters of a record that Burn's `save_file` or `BurnpackStore` wrote.
+    /// Reads the parameters of a record that Burn's `save_file` or `BurnpackStore` wrote. `path` has its extension.
+    /// Importers return an error for quantized parameters.
     ///
     /// # Errors
     /// If the file cannot be read as a burnpack. On a big-endian machine, also if `GruBlock::save_with_config` did not

@@ -43,20 +43,31 @@ impl StateDict {
     ///
     /// Numbers keep their type.
     ///
+    /// ```no_run
+    /// # fn main() -> Result<(), gru_convert::ConvertError> {
+    /// use gru_convert::{StateDict, keras};
+    ///
+    /// let dict = StateDict::from_keras("model.keras")?;
+    /// let config = keras::config(&dict, "layers/gru/")?;
+    /// let gru = keras::import(&dict, "layers/gru/", &config, &burn::tensor::Device::flex())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the file is invalid, or if its groups are nested too deep or contain each other.
     pub fn from_keras(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let bytes = files::read(path).map_err(|e| failed(path, e))?;
-        Self::from_keras_bytes(path.display().to_string(), bytes)
+        Self::from_keras_bytes(path, bytes)
     }
 
     /// [`from_keras`](Self::from_keras) for the bytes of a file. Errors use `name` as its path.
     ///
     /// # Errors
     /// As [`from_keras`](Self::from_keras).
-    pub fn from_keras_bytes(name: impl Into<String>, bytes: Vec<u8>) -> Result<Self, ConvertError> {
-        let name = name.into();
+    pub fn from_keras_bytes(name: impl AsRef<Path>, bytes: Vec<u8>) -> Result<Self, ConvertError> {
+        let name = name.as_ref().display().to_string();
         let mut limit = Limit::new(bytes.len() as u64);
         let bytes = if bytes.starts_with(ZIP) {
             inside(&name, &bytes, &mut limit)

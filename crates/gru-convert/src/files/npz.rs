@@ -32,7 +32,7 @@ impl StateDict {
     pub fn from_npz(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
         let path = path.as_ref();
         let file = files::open(path).map_err(|e| failed(path, e))?;
-        Self::from_npz_reader(path.display().to_string(), BufReader::new(file))
+        Self::from_npz_reader(path, BufReader::new(file))
     }
 
     /// [`from_npz`](Self::from_npz) for any reader, such as a [`Cursor`](std::io::Cursor) over bytes.
@@ -41,10 +41,10 @@ impl StateDict {
     /// # Errors
     /// As [`from_npz`](Self::from_npz).
     pub fn from_npz_reader(
-        name: impl Into<String>,
+        name: impl AsRef<Path>,
         reader: impl Read + Seek,
     ) -> Result<Self, ConvertError> {
-        let name = name.into();
+        let name = name.as_ref().display().to_string();
         read(&name, reader).map_err(|reason| failed(&name, files::invalid(reason)))
     }
 }

@@ -35,6 +35,17 @@ const DTYPES: [(DType, Dtype); 13] = [
 impl StateDict {
     /// Reads the tensors of a safetensors file. They share the memory of the file.
     ///
+    /// ```no_run
+    /// # fn main() -> Result<(), gru_convert::ConvertError> {
+    /// use gru_convert::{StateDict, pytorch};
+    ///
+    /// let dict = StateDict::from_safetensors("model.safetensors")?;
+    /// let config = pytorch::config(&dict, "encoder.")?;
+    /// let gru = pytorch::import(&dict, "encoder.", &config, &burn::tensor::Device::flex())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// If the file cannot be read as a safetensors file.
     pub fn from_safetensors(path: impl AsRef<Path>) -> Result<Self, ConvertError> {
@@ -57,7 +68,8 @@ impl StateDict {
         read(&name, &bytes).map_err(|reason| failed(&name, files::invalid(reason)))
     }
 
-    /// Writes a safetensors file, completely or not at all.
+    /// Writes a safetensors file, completely or not at all. An existing file is replaced. Arrays that are left out are not
+    /// written.
     ///
     /// # Errors
     /// If the file cannot be written, or if an array does not contain floating-point numbers.

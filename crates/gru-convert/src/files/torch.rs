@@ -14,7 +14,9 @@ const PART: &str = "if only a part is needed, save it in Python: torch.save({k: 
                     k.startswith(\"rnn.\")}, \"part.pt\")";
 
 impl StateDict {
-    /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote.
+    /// Reads the tensors of a PyTorch file: a state dict that `torch.save` wrote. Dictionaries in it
+    /// are read too, with their keys joined by dots: `model_state_dict.gru.weight_ih_l0`. Values that are no tensors are
+    /// ignored.
     ///
     /// # Errors
     /// If the file cannot be read as a state dict. One tensor of a type that Burn does not have, or a Python object that
@@ -31,7 +33,14 @@ impl StateDict {
         Self::from_store(pytorch(path.as_ref()), path.as_ref(), "")
     }
 
-    /// Reads the state dict under `key` of a PyTorch checkpoint, for example `"model_state_dict"`.
+    /// Reads the state dict under `key` of a PyTorch checkpoint.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), gru_convert::ConvertError> {
+    /// let dict = gru_convert::StateDict::from_pytorch_at("checkpoint.pt", "model_state_dict")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ConvertError::File`] if the file cannot be read as a checkpoint, has no such key, or has no tensors there. An object that the reader does

@@ -78,9 +78,9 @@ const SYSTEM: System = System {
 /// # Errors
 /// If an attribute is invalid or contradicts a shape.
 pub fn config(
-    attributes: &Attributes,
     dict: &StateDict,
     prefix: &str,
+    attributes: &Attributes,
 ) -> Result<GruBlockConfig, ConvertError> {
     let found = sizes(dict, prefix)?;
     let (i, h) = (found.d_input, found.d_hidden);
@@ -240,8 +240,8 @@ fn node(
         ..Default::default()
     };
     for layer in layers {
-        attributes.push(layer.spec.activations.update);
-        attributes.push(layer.spec.activations.candidate);
+        attributes.push_activation(layer.spec.activations.update);
+        attributes.push_activation(layer.spec.activations.candidate);
     }
     let arrays = arrays(prefix, [layers.len(), i, h], has_bias);
     Ok((arrays::export(layers, &arrays)?, attributes))

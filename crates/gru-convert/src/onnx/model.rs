@@ -318,12 +318,20 @@ impl Model {
 
     fn read_gru(&self, name: &str) -> Result<(GruBlockConfig, StateDict), ConvertError> {
         let dict = self.weights(name)?;
-        let config = config(self.gru(name)?.attributes(), &dict, "")?;
+        let config = config(&dict, "", self.gru(name)?.attributes())?;
         Ok((config, dict))
     }
 
     /// Imports consecutive GRUs, first to last, as the layers of one block, as exporters write a GRU
     /// with several layers. All must have the same H, layout and directions.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), gru_convert::ConvertError> {
+    /// let model = gru_convert::onnx::Model::from_file("model.onnx")?;
+    /// let block = model.import_layers(&["gru1", "gru2"], &burn::tensor::Device::flex())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`import`](Self::import). Also if there are no names, or if the GRUs are not layers of one

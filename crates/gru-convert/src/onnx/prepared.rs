@@ -10,8 +10,8 @@ use gru_op::{GruBlock, Precision, PreparedGru, SequenceOptions};
 use std::sync::OnceLock;
 
 /// What [`run`](super::run) and [`run_with_lengths`](super::run_with_lengths) run: a [`GruBlock`], a
-/// [`PreparedGru`] or a [`PreparedBlock`].
-pub trait Gru {
+/// [`PreparedGru`] or a [`PreparedBlock`]. The trait is sealed.
+pub trait Gru: Sealed {
     /// Whether the rows are the first dimension of the input.
     fn batch_first(&self) -> bool;
 
@@ -21,6 +21,12 @@ pub trait Gru {
     /// As [`GruBlock::forward_with`].
     fn forward_with(&self, x: Tensor<3>, options: SequenceOptions<3>) -> (Tensor<3>, Tensor<3>);
 }
+
+/// Private.
+pub trait Sealed {}
+impl Sealed for GruBlock {}
+impl Sealed for PreparedGru {}
+impl Sealed for PreparedBlock {}
 
 impl Gru for GruBlock {
     fn batch_first(&self) -> bool {

@@ -25,6 +25,7 @@ const FILE: System = System {
 /// The inputs of a [model](model) in addition to `x`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct ModelInputs {
     /// An initial state `state [L·D,N,H]`. Without it the state is zero.
     pub state: bool,

@@ -23,7 +23,7 @@ pub(crate) fn check_forward<E>(
     const OP: &str = "gru_cpu::Gru::forward";
     gru.spec.check();
     or_panic(OP, check_inputs(gru, lengths, inputs));
-    let places = lengths.in_memory(gru.sizes).rows();
+    let places = lengths.in_memory(gru.sizes).places();
     check_len(OP, "states", states, places * gru.sizes.h);
     check_saved(OP, gru, places, saved);
 }
@@ -44,7 +44,7 @@ pub(crate) fn check_backward<E>(
     gru.spec.check();
     or_panic(OP, check_inputs(gru, lengths, inputs));
     check_gradients(OP, gru, inputs, to);
-    let places = lengths.in_memory(gru.sizes).rows();
+    let places = lengths.in_memory(gru.sizes).places();
     check_len(OP, "states", states, places * gru.sizes.h);
     check_len(OP, "d_states", d_states, places * gru.sizes.h);
     check_saved(OP, gru, places, saved);
@@ -72,9 +72,9 @@ pub(crate) fn check_weights<E>(weights: &Weights<'_, E>, sizes: &Sizes) -> Resul
 fn check_inputs<E>(gru: &Gru, lengths: &Lengths, inputs: &Inputs<'_, E>) -> Result<(), CallError> {
     let sizes = gru.sizes;
     check_sizes(&sizes)?;
-    lengths.check(&sizes).map_err(CallError::Lengths)?;
+    lengths.try_check(&sizes).map_err(CallError::Lengths)?;
     let mut shapes = lengths.shapes(sizes, Default::default());
-    let places = lengths.in_memory(sizes).rows();
+    let places = lengths.in_memory(sizes).places();
     shapes.sequence.x = Shape::from([places, features(&inputs.weights, &sizes)]);
     let slices = inputs.as_ref().into_slots().into_iter();
     for ((name, slice), shape) in NAMES.into_iter().zip(slices).zip(shapes.into_slots()) {

@@ -73,7 +73,7 @@ impl Ragged {
             rows,
             first,
             per_step,
-            places: lengths.in_memory(*sizes).rows(),
+            places: lengths.in_memory(*sizes).places(),
             groups: all,
         }
     }

@@ -61,7 +61,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
     /// For one forward pass: packed, or read in place if the call reads them too rarely.
     pub(super) fn for_call(machine: &Machine, layer: &LayerCall<'a, E>) -> Self {
         let h = layer.sizes.h;
-        if layer.sizes.rows() >= pack_from(h) {
+        if layer.sizes.places() >= pack_from(h) {
             return Self::packed(machine, layer);
         }
         let in_place = |weight, _, _| RowMatrix::InPlace(WeightRows::new(weight, h));
@@ -193,7 +193,7 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
             vectors: 3,
             // The rows of a small tile depend on the number of threads, so the order of their sums must
             // not. A call with very few rows runs on one thread and uses the fastest order.
-            order: if call.sizes.rows() < ROW_GRANULE {
+            order: if call.sizes.places() < ROW_GRANULE {
                 SumOrder::Free
             } else {
                 SumOrder::Strict

@@ -12,7 +12,8 @@ use crate::{
 };
 use std::fmt;
 
-/// One direction of one layer of a [`Stack`].
+/// One direction of one layer of a [`Stack`]. Make it from [`new`](Self::new), with `..StackLayer::new(weights)`: it may get
+/// more fields.
 #[derive(Debug, Clone, Copy)]
 pub struct StackLayer<'a> {
     /// What a step computes.
@@ -159,7 +160,7 @@ impl StackSizes {
     }
 }
 
-/// The inputs of [`Stack::forward`].
+/// The inputs of [`Stack::forward`]. Make it from [`new`](Self::new), with `..StackInputs::new(x)`: it may get more fields.
 #[derive(Debug, Clone, Copy)]
 pub struct StackInputs<'a> {
     /// `[N,T,I]` or `[T,N,I]`.
@@ -192,7 +193,8 @@ impl<'a> StackInputs<'a> {
 }
 
 /// How much the weights of a matrix were rounded.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Rounding {
     /// The layer and direction, at `l·D + d`.
     pub layer: usize,
@@ -284,7 +286,10 @@ impl Stack {
         self.sizes.directions
     }
 
-    /// The direction of time of a layer and direction.
+    /// The direction of time of a layer and direction, at `l·D + d`.
+    ///
+    /// # Panics
+    /// If there is no such layer.
     pub fn direction(&self, layer: usize) -> Direction {
         self.layers[layer].direction
     }

@@ -131,9 +131,9 @@ impl StackSizes {
             h: self.directions * self.h,
         };
         or_panic(OP, check_sizes(&sizes));
-        let checked = inputs.lengths.check(&sizes);
+        let checked = inputs.lengths.try_check(&sizes);
         or_panic(OP, checked.map_err(CallError::Lengths));
-        let places = inputs.lengths.in_memory(sizes).rows();
+        let places = inputs.lengths.in_memory(sizes).places();
         let states = self.count * n * self.h;
         check_len(OP, "x", inputs.x, places * self.i);
         check_len(OP, "y", y, places * sizes.h);
@@ -170,7 +170,7 @@ impl Layer<'_> {
         states: Rows<'_, f32>,
     ) {
         let i = self.prepared.features();
-        let places = lengths.in_memory(Sizes { n, t, i, h }).rows();
+        let places = lengths.in_memory(Sizes { n, t, i, h }).places();
         let zoneout = (self.zoneout > 0.0).then(|| vec![self.zoneout; places * h]);
         let sequence = Sequence {
             zoneout: zoneout.as_deref(),

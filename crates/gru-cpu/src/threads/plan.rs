@@ -57,12 +57,12 @@ impl Plan {
     ) -> Self {
         let (weights, of_input) = (3 * sizes.h * sizes.h, 3 * sizes.h * sizes.i);
         // The number of multiply-adds may exceed a `usize`, other than the number of elements.
-        let work = sizes.rows().saturating_mul(weights + of_input);
+        let work = sizes.places().saturating_mul(weights + of_input);
         let threads = if work < PARALLEL_FROM { 1 } else { threads() };
         let sharing = (weights * size).div_ceil(CACHED_WEIGHTS).clamp(1, threads);
         let groups = (threads / sharing).min(sizes.n / ROWS_PER_GROUP).max(1);
         let per_group = sizes.n.div_ceil(groups);
-        let of_round = sizes.rows().min(ROWS_PER_ROUND.max(per_group));
+        let of_round = sizes.places().min(ROWS_PER_ROUND.max(per_group));
         let of_input = of_round.saturating_mul(of_input) / PARALLEL_FROM;
         let members = (threads / groups)
             .min(acting(per_group, sizes.h, barrier_from).max(of_input))
@@ -315,7 +315,7 @@ mod tests {
             assert!(sizes.fit_in_memory());
             let plan = Plan::with_threads(&sizes, h / 16, 4, BARRIER_FROM, || 2);
             assert_eq!((plan.groups, plan.members), (1, LARGEST.min(2)));
-            assert_eq!(Plan::helper_wait(&sizes, sizes.rows()), HELPER_WAIT);
+            assert_eq!(Plan::helper_wait(&sizes, sizes.places()), HELPER_WAIT);
         }
     }
 

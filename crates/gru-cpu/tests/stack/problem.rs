@@ -116,7 +116,7 @@ impl Problem {
 
     /// Rows of memory.
     pub fn places(&self) -> usize {
-        self.lengths.in_memory(self.sizes).rows()
+        self.lengths.in_memory(self.sizes).places()
     }
 
     /// The same rows with lengths, and values in the padding that change every result if they are read; or without
@@ -127,7 +127,7 @@ impl Problem {
             ..self.clone()
         };
         let copy = |of: &[f32], padding: f32| {
-            let width = of.len() / self.sizes.rows();
+            let width = of.len() / self.sizes.places();
             let mut copy = vec![padding; new.places() * width];
             for row in 0..self.sizes.n {
                 for time in 0..new.len(row) {

@@ -81,7 +81,7 @@ impl<E: Element> Problem<E> {
         let (call, mut inputs) = (&drawn.call, drawn.call.inputs.clone());
         let (sizes, sequence) = (call.sizes, &mut inputs.sequence);
         if let Some(zoneout) = &mut sequence.zoneout
-            && zoneout.len() == sizes.rows()
+            && zoneout.len() == sizes.places()
         {
             // `[N,T,1]` for the operator.
             *zoneout = zoneout.iter().flat_map(|&v| vec![v; sizes.h]).collect();
@@ -103,7 +103,7 @@ impl<E: Element> Problem<E> {
 
     /// Rows of T steps.
     pub fn dense(gru: Gru, inputs: spec::Inputs<Vec<E>>, d_states: Vec<E>) -> Self {
-        let rows = gru.sizes.rows();
+        let rows = gru.sizes.places();
         let is_hidden = match &inputs.sequence.step_mask {
             Some(valid) => valid.iter().map(|valid| valid.is_zero()).collect(),
             None => vec![false; rows],
@@ -195,7 +195,7 @@ impl<E: Element> Problem<E> {
         // Every element is written and not read before, so `gradients` may return new memory. Past the end of a row it
         // writes zeros.
         let wanted = d.as_ref().map(Option::is_some);
-        let new = gru.gradients(lengths, &inputs, &states, saved, &self.d_states, wanted);
+        let new = gru.gradients_ragged(lengths, &inputs, &states, saved, &self.d_states, wanted);
         let is_ragged = lengths.of_rows().is_some();
         for ((name, d), (of_nan, new)) in
             d.as_ref().named().zip(into(f64::NAN).zip(new).into_array())

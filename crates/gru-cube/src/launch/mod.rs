@@ -27,6 +27,7 @@ use cubecl::{prelude::*, server::Handle};
 static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 
 /// Kernels that this crate has launched in this process.
+#[doc(hidden)]
 pub fn launches() -> u64 {
     LAUNCHES.load(Ordering::Relaxed)
 }

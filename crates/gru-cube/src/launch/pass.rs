@@ -10,13 +10,23 @@ use crate::plan::{
     error::PlanError,
     schedule::{Schedule, Strategy},
 };
+use core::fmt;
 use cubecl::client::Client;
 
 /// A pass with the kernels that the device allows.
+#[must_use]
 pub struct PlannedPass<'a> {
     job: Job<'a>,
     plan: Plan,
     tensors: Tensors,
+}
+
+impl fmt::Debug for PlannedPass<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlannedPass")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> PlannedPass<'a> {

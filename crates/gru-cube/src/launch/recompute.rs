@@ -54,7 +54,7 @@ pub fn gates(client: &Client, call: &Recurrence, products: &Products, gates: &Ha
         "gru_cube: expected the products of reset {:?}, got {part:?}",
         call.spec.reset
     );
-    let (rows, h) = (call.sizes.rows(), call.sizes.h);
+    let (rows, h) = (call.sizes.places(), call.sizes.h);
     let len = rows * h;
     if len == 0 {
         return;

@@ -108,7 +108,7 @@ impl Recurrence {
     /// For the indices of the largest buffers: four gates of every row, or the weight with all small tensors. A device
     /// that has only short addresses was not given a tensor that needs more.
     pub(super) fn address_type(&self, client: &Client) -> AddressType {
-        let (Sizes { n, h, .. }, rows) = (self.sizes, self.sizes.rows());
+        let (Sizes { n, h, .. }, rows) = (self.sizes, self.sizes.places());
         let small = 3 * n * h + 6 * h + 2 * rows;
         let largest = (4 * rows * h).max(3 * h * h + small);
         AddressType::from_len(largest.min(Limits::of(client).elements))
@@ -160,12 +160,12 @@ impl Recurrence {
         [
             self.small("h0", &sequence.h0, self.state_len()),
             self.small("recurrent_mask", &sequence.recurrent_mask, n * h),
-            self.small("step_mask", &sequence.step_mask, self.sizes.rows()),
+            self.small("step_mask", &sequence.step_mask, self.sizes.places()),
         ]
     }
 
     pub(super) fn zoneout(&self) -> Tensor {
-        let (zoneout, rows) = (&self.inputs.sequence.zoneout, self.sizes.rows());
+        let (zoneout, rows) = (&self.inputs.sequence.zoneout, self.sizes.places());
         if self.zoneout == ZoneoutKind::OfUnit {
             self.tensor("zoneout", zoneout, rows * self.sizes.h)
         } else {

@@ -51,7 +51,7 @@ impl Tensors {
         steps: &Range<usize>,
         kernels: &Kernels,
     ) -> Self {
-        let (rows, Sizes { n, h, .. }) = (call.sizes.rows(), call.sizes);
+        let (rows, Sizes { n, h, .. }) = (call.sizes.places(), call.sizes);
         let gates_len = rows * call.spec.saved_per_unit() * h;
         let weight = &call.inputs.weights.w_hh;
         let [h0, recurrent_mask, step_mask] = call.states_and_masks();

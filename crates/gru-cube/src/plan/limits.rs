@@ -10,6 +10,7 @@ use cubecl::{
 
 /// What a device allows for a cube and a kernel, and how many cubes use it fully.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Threads of a cube.
     pub threads: usize,

@@ -6,6 +6,7 @@ use core::{fmt, str::FromStr};
 ///
 /// A cube has `n_threads · k_splits` threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct SequenceTile {
     /// Rows of the batch per cube.
     pub rows: usize,
@@ -21,6 +22,7 @@ pub struct SequenceTile {
 
 /// Schedule of a step kernel: every cube computes a tile of the new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub struct StepTile {
     /// Rows of the batch per cube.
     pub rows: usize,
@@ -45,6 +47,7 @@ pub struct StepTile {
 
 /// How a recurrence is divided into launches and cubes: its launch configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Schedule {
     /// A fused sequence kernel: one launch for all steps. Cubes are independent.
     Sequence(SequenceTile),

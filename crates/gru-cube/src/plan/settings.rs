@@ -11,6 +11,8 @@ use std::{env, sync::RwLock};
 ///   `sequence rows=4 width=4 n_threads=128 k_splits=2`;
 /// - `GRU_CUBE_SELF_TEST` is `on`, the default, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
 pub struct Settings {
     /// Strategy of the forward pass.
     pub forward: Strategy,
@@ -37,6 +39,21 @@ const SELF_TEST: &str = "GRU_CUBE_SELF_TEST";
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
 
 impl Settings {
+    /// Sets the strategy of the forward pass.
+    pub fn with_forward(self, forward: Strategy) -> Self {
+        Self { forward, ..self }
+    }
+
+    /// Sets the strategy of the backward pass.
+    pub fn with_backward(self, backward: Strategy) -> Self {
+        Self { backward, ..self }
+    }
+
+    /// Sets whether a backend tests kernels before their first use.
+    pub fn with_self_test(self, self_test: bool) -> Self {
+        Self { self_test, ..self }
+    }
+
     /// The settings of this program.
     ///
     /// # Panics
@@ -147,12 +164,8 @@ mod tests {
     fn passes_have_separate_settings() {
         let (forward, backward) = (Strategy::Forced(SEQUENCE), Strategy::Inferred);
         let settings = from(&[(FORWARD, TEXT)]);
-        let expected = Settings {
-            forward,
-            backward,
-            self_test: true,
-        };
-        assert_eq!(settings, Ok(expected));
+        let expected = Settings::default().with_forward(forward);
+        assert_eq!(settings, Ok(expected.with_backward(backward)));
         let settings = from(&[(SELF_TEST, "off")]).unwrap();
         assert!(!settings.self_test);
         let settings = from(&[(BACKWARD, TEXT)]).unwrap();

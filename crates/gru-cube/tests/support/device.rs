@@ -88,7 +88,7 @@ impl<'a> Device<'a> {
             },
             zoneout: match zoneout {
                 None => ZoneoutKind::None,
-                Some(zoneout) if zoneout.len() == sizes.rows() => ZoneoutKind::OfRow,
+                Some(zoneout) if zoneout.len() == sizes.places() => ZoneoutKind::OfRow,
                 Some(_) => ZoneoutKind::OfUnit,
             },
             lengths,
@@ -112,7 +112,7 @@ impl<'a> Device<'a> {
 
     /// The lhs operand of the weight gradients.
     pub fn lhs(&self, call: &Recurrence, states: &Handle, gates: Option<&Handle>) -> Vec<f64> {
-        let g = self.poisoned(call.sizes.rows() * call.sizes.h);
+        let g = self.poisoned(call.sizes.places() * call.sizes.h);
         recurrent_inputs(self.client, call, states, gates, &g);
         self.download(&g)
     }

@@ -66,7 +66,10 @@ impl Runs for Kernels {
             return Err(Stop::Unsupported(format!("no buffers of {:?}", self.dtype)));
         }
         let call = device.recurrence(drawn);
-        let (len, saved) = (call.sizes.rows() * call.sizes.h, case.spec.saved_per_unit());
+        let (len, saved) = (
+            call.sizes.places() * call.sizes.h,
+            case.spec.saved_per_unit(),
+        );
         let run = |buffers: Buffers| {
             gru_cube::run(&client, &call, &buffers, self.strategy).map_err(not_allowed)
         };

@@ -50,7 +50,7 @@ impl Calls {
     ) -> Result<(), ExportError> {
         let operation = |reason| ExportError::Operation {
             operation: op.id.clone(),
-            module: String::new(),
+            module: None,
             reason,
         };
         let recorded = RecordedCall::read(op).map_err(operation)?;
@@ -345,8 +345,8 @@ fn attributes(calls: &[Call]) -> Attributes {
     let of_calls = || calls.iter().map(|call| call.recorded.spec.activations);
     if of_calls().any(|activations| activations != Activations::default()) {
         for activations in of_calls() {
-            attributes.push(activations.update);
-            attributes.push(activations.candidate);
+            attributes.push_activation(activations.update);
+            attributes.push_activation(activations.candidate);
         }
     }
     attributes

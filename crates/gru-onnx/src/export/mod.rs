@@ -94,12 +94,12 @@ pub enum ExportError {
         reason: String,
     },
     /// Another operation that cannot be exported.
-    #[error("operation {operation}{}: {reason}", near(.module))]
+    #[error("operation {operation}{}: {reason}", near(.module.as_deref()))]
     Operation {
         /// Its name in Burn.
         operation: String,
         /// The module whose parameters were read last before it, if any.
-        module: String,
+        module: Option<String>,
         /// Why.
         reason: String,
     },
@@ -114,16 +114,13 @@ fn in_file(reason: String) -> ExportError {
     boundary("file", reason)
 }
 
-fn near(module: &str) -> String {
-    if module.is_empty() {
-        String::new()
-    } else {
-        format!(" at or after {module}")
-    }
+fn near(module: Option<&str>) -> String {
+    module.map_or(String::new(), |module| format!(" at or after {module}"))
 }
 
 /// Exports a model.
 #[derive(Debug, Clone, Default)]
+#[must_use]
 pub struct Exporter {
     prefix_masks: bool,
     inputs: Vec<String>,
@@ -248,7 +245,7 @@ impl Exporter {
                     if calls.take_last_step(graph, op, step) => {}
                 op => operations::lower(graph, step).map_err(|reason| ExportError::Operation {
                     operation: trace::kind(op),
-                    module: near.map_or("", |(_, path)| path).to_owned(),
+                    module: near.map(|(_, path)| path.to_owned()),
                     reason,
                 })?,
             }

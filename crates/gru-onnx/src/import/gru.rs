@@ -50,7 +50,7 @@ impl<'a> Gru<'a> {
         Self::new(&gru.name, &gru.inputs, &gru.outputs, attributes, weights)
     }
 
-    /// Reads a node that [`with_lengths`](crate::with_lengths) marked.
+    /// Reads a node that [`mark_grus`](crate::mark_grus) marked.
     pub(crate) fn marked(node: &'a CustomNode) -> Result<Self, ProcessError> {
         let folded = |at| node.inputs.get(at).and_then(Argument::value);
         let weights =

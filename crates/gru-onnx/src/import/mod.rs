@@ -2,12 +2,12 @@
 
 mod code;
 mod gru;
-mod lengths;
+mod mark;
 #[cfg(test)]
 mod tests;
 mod weights;
 
-pub use self::lengths::{Error, with_lengths};
+pub use self::mark::{MarkError, mark_grus};
 
 use self::gru::{Gru, sequence_dtype};
 use burn_onnx::ext::{
@@ -19,7 +19,7 @@ use gru_spec::Precision;
 /// Generates a `GruBlock` for a GRU.
 ///
 /// Register it by `register_op_override` for a model file, by `register_custom_op` for a copy of
-/// [`with_lengths`].
+/// [`mark_grus`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GruOverride {
     /// Of a prepared block.
@@ -70,7 +70,7 @@ impl CustomOp for GruOverride {
     }
 
     fn domain(&self) -> &str {
-        lengths::DOMAIN
+        mark::DOMAIN
     }
 
     fn infer_output_types(&self, node: &CustomNode) -> Result<Vec<ArgType>, ProcessError> {

@@ -1,6 +1,6 @@
 //! Generated code and error messages. `tests/onnx` compiles and runs the code of many more models.
 
-use super::{Error, GruOverride, Precision, lengths, with_lengths};
+use super::{GruOverride, MarkError, Precision, mark, mark_grus};
 use burn_onnx::{
     ModelGen,
     ext::{CustomOp, DType, OpOverride, TensorData},
@@ -82,7 +82,7 @@ fn generate_from(
         let mut generator = ModelGen::new();
         generator.out_dir(out.to_str().unwrap());
         if marked {
-            let copy = lengths::copy(path, &folder.join("copy")).unwrap();
+            let copy = mark::copy(path, &folder.join("copy")).unwrap();
             generator.input(&copy).register_custom_op(gru);
         } else {
             generator
@@ -225,7 +225,7 @@ fn weights_in_another_file() {
     let data = fs::read(models.join(format!("{name}.data"))).unwrap();
     let temporary = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        let copy = lengths::copy(&path, temporary.path()).unwrap();
+        let copy = mark::copy(&path, temporary.path()).unwrap();
         assert_eq!(fs::read(format!("{copy}.data")).unwrap(), data);
         let proto = ModelProto::parse_from_bytes(&fs::read(copy).unwrap()).unwrap();
         let grus = proto.graph.node.iter().filter(|node| node.op_type == "GRU");
@@ -248,7 +248,7 @@ fn weights_in_another_file() {
         }
         let bytes = proto.write_to_bytes().unwrap();
         fs::write(&elsewhere, &bytes).unwrap();
-        let copy = lengths::copy(&elsewhere, &temporary.path().join("copy"));
+        let copy = mark::copy(&elsewhere, &temporary.path().join("copy"));
         assert!(fs::read(&elsewhere).unwrap() == bytes, "the model changed");
         copy
     };
@@ -316,16 +316,16 @@ fn files_that_cannot_be_copied() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path();
     let model = folder.join("no-model.onnx");
-    let missing = lengths::copy(&model, folder).unwrap_err();
-    assert!(matches!(missing, Error::File { .. }), "{missing}");
+    let missing = mark::copy(&model, folder).unwrap_err();
+    assert!(matches!(missing, MarkError::File { .. }), "{missing}");
     for (content, reason) in [
         (&b"text"[..], "expected an ONNX model"),
         (&[], "without a graph"),
     ] {
         fs::write(&model, content).unwrap();
-        let error = lengths::copy(&model, folder).unwrap_err().to_string();
+        let error = mark::copy(&model, folder).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
     // A test is not a build script.
-    assert!(matches!(with_lengths(&model), Err(Error::OutDir)));
+    assert!(matches!(mark_grus(&model), Err(MarkError::OutDir)));
 }

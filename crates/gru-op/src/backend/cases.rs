@@ -43,7 +43,7 @@ fn call(case: &Case) -> GruCall<Flex> {
         sizes.i = 3 * sizes.h;
     }
     let mut shapes = lengths.shapes(sizes, case.order.layout);
-    if inputs.sequence.zoneout.as_ref().map(Vec::len) == Some(sizes.rows()) {
+    if inputs.sequence.zoneout.as_ref().map(Vec::len) == Some(sizes.places()) {
         shapes.sequence.zoneout = Some(sizes.sequence(case.order.layout, 1));
     }
     let (mut values, shapes) = (inputs.into_slots(), shapes.into_slots());

@@ -52,7 +52,7 @@ pub struct GruBlockConfig {
     pub dropout: f64,
     /// Probability that the gates do not see a unit of the state, in training. Drawn once per row and
     /// sequence, for all gates and steps (Gal and Ghahramani 2016, <https://arxiv.org/abs/1512.05287>, tied
-    /// weights). Keras draws one mask per gate.
+    /// weights). Kept units are divided by `1 − p`. Keras draws one mask per gate.
     #[config(default = 0.0)]
     pub recurrent_dropout: f64,
     /// Probability that a unit keeps its previous state. Drawn for every step and unit in training, and replaced
@@ -130,7 +130,8 @@ impl GruBlockConfig {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// [`GruError::Config`] where [`init`](Self::init) would panic.
+    /// [`GruError::Spec`] where [`GruSpec::check`] panics, and [`GruError::Config`] where [`init`](Self::init) panics
+    /// for another reason.
     ///
     /// ```
     /// use gru_op::GruBlockConfig;
@@ -174,11 +175,11 @@ impl GruBlockConfig {
     }
 
     /// Builds a block from weights, in the order of [`GruBlock::layers`]. `bias`, `recurrent_bias` and the initializers
-    /// are ignored.
+    /// are ignored. The tensors are detached, and become parameters on their own device, in their own type.
     ///
     /// # Errors
-    /// If the configuration is not valid, as for [`init`](Self::init), or the number of weights or a shape
-    /// does not match it.
+    /// If the configuration is not valid, as for [`validate`](Self::validate), the number of weights or a shape does not
+    /// match it, or an input weight is missing.
     ///
     /// ```
     /// # use burn::tensor::{Device, Tensor};

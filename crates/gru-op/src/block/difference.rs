@@ -43,7 +43,8 @@ impl GruBlock {
     ///
     /// Burn's records store parameters by name, so parameters of a reset-before GRU load into a reset-after
     /// GRU. This function compares everything that changes the results of inference: sizes, directions, reset,
-    /// update, activations, clips and zoneout. Layout, checkpointing and dropout may differ.
+    /// update, activations, clips and zoneout. Layout, checkpointing and dropout may differ. Biases are not
+    /// compared, because the parameters show which of them exist.
     ///
     /// ```
     /// use burn::tensor::Device;

@@ -70,7 +70,8 @@ impl GruBlock {
     ///
     /// # Errors
     /// If the file cannot be written, or the fields of the block were changed so that
-    /// [`from_file`](Self::from_file) could not read the file.
+    /// [`from_file`](Self::from_file) could not read the file. Also if parameters are quantized, have different types, or
+    /// belong to an adapter.
     pub fn save_with_config(&self, path: impl AsRef<Path>) -> Result<(), GruFileError> {
         let path = path.as_ref();
         let config = self.config();
@@ -87,14 +88,14 @@ impl GruBlock {
         written.map_err(|e| file(path, files::invalid(e)))
     }
 
-    /// Reads the block that [`save_with_config`](Self::save_with_config) wrote.
+    /// Reads the block that [`save_with_config`](Self::save_with_config) wrote. Parameters keep their type.
     ///
     /// # Errors
     /// - [`GruFileError::File`] if the file cannot be read: the `kind` of its error is `NotFound` if it is missing. Without
     ///   an extension, `path` gets `.bpk`.
     /// - If the file has no configuration.
     /// - If the configuration has an option that this version does not know.
-    /// - If the parameters do not match the configuration, or have different types.
+    /// - If the parameters do not match the configuration, have different types, or a type that the device does not support.
     /// - If parameters that share bytes are together much larger than the file.
     pub fn from_file(path: impl AsRef<Path>, device: &Device) -> Result<Self, GruFileError> {
         let path = path.as_ref();

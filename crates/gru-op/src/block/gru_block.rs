@@ -89,8 +89,11 @@ impl GruBlock {
     /// - returns the output of the last layer, `[N,T,D·H]` or `[T,N,D·H]` (forward, then reverse), and the
     ///   final state of every layer and direction, `[L·D,N,H]`.
     ///
+    /// On Flex and ndarray a call uses the threads of the rayon pool in which it is made.
+    ///
     /// # Panics
-    /// If shapes, devices or dtypes do not match.
+    /// - If shapes, devices, dtypes or gradient checkpointing of the tensors do not match.
+    /// - If fields of the block were changed and do not match.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
@@ -110,6 +113,7 @@ impl GruBlock {
     ///
     /// With lengths, the final state of the forward direction is the state after the last step of each row, and of the
     /// reverse direction after the step at time 0. It is the initial state if the length is zero.
+    /// With a mask, a skipped step keeps the state, so a row without valid steps keeps its initial state.
     /// At a start, every layer and direction restarts with its own start state.
     ///
     /// # Panics

@@ -173,7 +173,7 @@ impl<'a> Check<'a> {
             Padding::Lengths(lengths) => {
                 let sizes = Sizes { n, t, i: 0, h: 0 };
                 let op = self.op;
-                match lengths.check(&sizes) {
+                match lengths.try_check(&sizes) {
                     Err(error @ LengthsError::Count { .. }) => {
                         panic!("{op}: {error}; {}", (self.because)())
                     }

@@ -139,7 +139,7 @@ impl<const D: usize> SequenceOptions<D> {
         self
     }
 
-    /// A mask `[N,T]` or `[T,N]`, true at valid steps, like Keras' mask. Skipped steps may be anywhere. The
+    /// A mask `[N,T]`, or `[T,N]` if `x` is time-major, true at valid steps, like Keras' mask. Skipped steps may be anywhere. The
     /// output of a skipped step repeats the previous output (in the direction of time). Before the first valid step it is
     /// zero, also after each of the [starts](Self::starts).
     ///
@@ -155,7 +155,7 @@ impl<const D: usize> SequenceOptions<D> {
         self
     }
 
-    /// Starts of new sequences, `[N,T]` or `[T,N]`: true if row `n` starts a new sequence at time `t`, for
+    /// Starts of new sequences, `[N,T]`, or `[T,N]` if `x` is time-major: true if row `n` starts a new sequence at time `t`, for
     /// example a new episode. The row then forgets its state: the step at `t` begins with the
     /// [start state](Self::start_state). In reverse, the step at `t − 1` does. Gradients do not cross a start.
     /// A start at time 0 hides the initial state, and in reverse it has no effect. Starts past the end of a row have none.
@@ -167,7 +167,8 @@ impl<const D: usize> SequenceOptions<D> {
     }
 
     /// Sets the state with which a row starts, for example a learned one: `[N,H]` or `[1,H]` for the operator,
-    /// `[L·D,N,H]` or `[L·D,1,H]` for a block. The default is zeros. It requires [`starts`](Self::starts).
+    /// `[L·D,N,H]` or `[L·D,1,H]` for a block. The default is zeros. A call with a start state and without
+    /// [`starts`](Self::starts) panics.
     pub fn start_state(mut self, state: impl Into<Option<Tensor<D>>>) -> Self {
         self.starts.state = state.into();
         self

@@ -22,7 +22,7 @@ use gru_spec::{GruSpec, Layout, Lengths};
 ///
 /// # Panics
 /// As [`gru_sequence`](crate::gru_sequence), if M is not the sum of the lengths, or if an option is set whose shape
-/// requires padding: lengths, mask, starts, zoneout, and the time-major layout.
+/// requires padding: lengths, mask, starts, start state, zoneout, and the time-major layout.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -104,7 +104,7 @@ fn check_sum(op: &str, m: usize, lengths: &[usize], dims: [usize; 2]) {
 pub fn pack(x: Tensor<3>, lengths: &[usize]) -> Tensor<2> {
     let [n, t, features] = x.dims();
     let sizes = gru_spec::Sizes { n, t, i: 0, h: 0 };
-    if let Err(error) = Lengths::Padded(lengths.into()).check(&sizes) {
+    if let Err(error) = Lengths::Padded(lengths.into()).try_check(&sizes) {
         panic!("pack: {error}; x [N, T, I] is {:?}", [n, t, features]);
     }
     let x = shape::reshape(x, [n * t, features]);

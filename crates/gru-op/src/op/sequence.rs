@@ -32,7 +32,8 @@ use gru_spec::{GruSpec, Inputs, Layout, Lengths, Order, Sequence};
 /// N and T may be zero. If T is zero, the final state is the initial state.
 ///
 /// # Panics
-/// If shapes, devices or dtypes do not match, before any work, or if [`GruSpec::check`] panics.
+/// If shapes, devices, dtypes or gradient checkpointing of the tensors do not match, before any work, or if
+/// [`GruSpec::check`] panics.
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
@@ -68,7 +69,8 @@ pub fn gru_sequence(
 /// leaves unchanged.
 ///
 /// # Panics
-/// As [`gru_sequence`].
+/// As [`gru_sequence`]. Also if there is not one length for every row, a length is larger than T, or there is a start
+/// state without starts.
 pub fn gru_sequence_with(
     x: Tensor<3>,
     weights: &GruWeights,
@@ -93,7 +95,7 @@ pub struct GruGates {
 /// without autodiff. Gates have no meaning at skipped steps.
 ///
 /// # Panics
-/// As [`gru_sequence`].
+/// As [`gru_sequence_with`].
 ///
 /// ```
 /// # use burn::tensor::{Device, Distribution, Tensor};

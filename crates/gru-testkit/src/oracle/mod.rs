@@ -212,7 +212,7 @@ impl<'a> Recorder<'a> {
         }
         if let Some(zoneout) = &self.call.inputs.sequence.zoneout {
             let kept = match zoneout.len() {
-                per_step if per_step == self.call.sizes.rows() => vec![zoneout[at]; h],
+                per_step if per_step == self.call.sizes.places() => vec![zoneout[at]; h],
                 _ => zoneout[at * h..][..h].to_vec(),
             };
             let kept = self.tape.leaf(kept);

@@ -119,7 +119,7 @@ impl<B: Backend> ComposedCall<B> {
 
     /// Rows `[T·N,H]` with 0 at skipped steps.
     fn without_skipped(&self, rows: Prim<B>) -> Prim<B> {
-        let (count, h) = (self.sizes.rows(), self.sizes.h);
+        let (count, h) = (self.sizes.places(), self.sizes.h);
         match &self.inputs.sequence.step_mask {
             Some(step_mask) => {
                 let skipped = step_mask.clone().reshape([count, 1]).equals(0.0);

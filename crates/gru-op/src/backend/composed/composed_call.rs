@@ -128,6 +128,6 @@ impl<B: Backend> ComposedCall<B> {
     /// A sequence as a matrix, `[T·N,features]`.
     pub(crate) fn rows(&self, sequence: Prim<B>) -> Prim<B> {
         let [_, _, features] = sequence.dims();
-        sequence.reshape([self.sizes.rows(), features])
+        sequence.reshape([self.sizes.places(), features])
     }
 }

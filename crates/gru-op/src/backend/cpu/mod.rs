@@ -162,11 +162,11 @@ fn run<B: CpuBackend<E>, E: Keep>(call: GruCall<B>, keep_gates: bool) -> GruSave
     let places = lengths.in_memory(gru.sizes);
     let width = gru.spec.saved_per_unit() * gru.sizes.h;
     let inputs = dense::<B, E>(call.inputs, gru.sizes);
-    let mut states = gru_cpu::buffer(places.rows() * gru.sizes.h);
+    let mut states = gru_cpu::buffer(places.places() * gru.sizes.h);
     let mut kept = memory.as_deref().map(E::of);
     let mut gates = None;
     if keep_gates {
-        let len = places.rows() * width;
+        let len = places.places() * width;
         let buffer = kept.as_mut().and_then(|kept| kept.take_gates(len));
         gates = Some(buffer.unwrap_or_else(|| gru_cpu::buffer(len)));
     } else if let Some(kept) = &mut kept {
@@ -193,7 +193,7 @@ fn backward<B: CpuBackend<E>, E: Keep>(
     let (states, d_states) = (B::dense(saved.states), B::dense(d_states));
     let gates = saved.gates.map(B::dense);
     let shapes = lengths.shapes(gru.sizes, gru.order.layout);
-    let gradients = gru.gradients(
+    let gradients = gru.gradients_ragged(
         &lengths,
         &inputs.as_ref().map(AsRef::as_ref),
         states.as_ref(),

@@ -15,7 +15,7 @@ use std::{borrow::Cow, ops::Range};
 pub(super) fn with_codes(call: &GruCall<CubeBackend>) -> Option<Cow<'_, GruCall<CubeBackend>>> {
     let (sizes, x) = (call.sizes(), &call.inputs.sequence.x);
     element(x.dtype())?;
-    if sizes.rows() * sizes.h == 0 || is_padding(&call.lengths) {
+    if sizes.places() * sizes.h == 0 || is_padding(&call.lengths) {
         return None;
     }
     let Some(starts) = call.inputs.sequence.starts.clone() else {
@@ -98,7 +98,7 @@ pub(super) fn recurrence(call: &GruCall<CubeBackend>) -> Recurrence {
 pub(super) fn left_out(call: &GruCall<CubeBackend>) -> Option<&[usize]> {
     let lengths = call.lengths.of_rows()?;
     let count: usize = lengths.iter().sum();
-    (10 * count <= 9 * call.sizes().rows()).then_some(lengths)
+    (10 * count <= 9 * call.sizes().places()).then_some(lengths)
 }
 
 /// Some steps without padding, if it is left out. Not all of the steps may be padding.

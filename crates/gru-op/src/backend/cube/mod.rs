@@ -74,7 +74,7 @@ fn gradients(
 /// The left side of the recurrent product, `[T·N,H]`: `g = mask ⊙ h₋₁`, or `r ⊙ g` with gates. The states are dense.
 fn lhs(recurrence: &Recurrence, states: &CubeTensor, gates: Option<&Handle>) -> Prim<CubeBackend> {
     let Sizes { h, .. } = recurrence.sizes;
-    let g = empty(states, &[recurrence.sizes.rows(), h], states.dtype());
+    let g = empty(states, &[recurrence.sizes.places(), h], states.dtype());
     let (client, states) = (client(states), buffer(states));
     gru_cube::recurrent_inputs(client, recurrence, &states, gates, &buffer(&g));
     Prim(g)
@@ -211,7 +211,7 @@ fn run_backward(
     // The gates are read before their gradients replace them.
     let g_n = (wanted.w_hh && spec.reset == Reset::BeforeMatmul)
         .then(|| lhs(recurrence, states, Some(&buffer(&kept))));
-    let shape = [recurrence.sizes.rows(), spec.saved_per_unit() * h];
+    let shape = [recurrence.sizes.places(), spec.saved_per_unit() * h];
     let d_gates = if in_place {
         Prim::<CubeBackend>(kept.clone()).reshape(shape).0
     } else {

@@ -84,7 +84,9 @@ fn results(
     }
     let sequence = |features| [first, second, features];
     let sizes = Sizes { n, t, i, h };
-    lengths.check(&sizes).map_err(|error| error.to_string())?;
+    lengths
+        .try_check(&sizes)
+        .map_err(|error| error.to_string())?;
     let shapes = lengths.shapes(sizes, layout);
     // The other three tensors have no shape here.
     for ((name, tensor), shape) in TENSORS.iter().zip(tensors).zip(shapes.into_slots()) {

@@ -58,7 +58,7 @@ impl GruBlock {
     /// - [`GruError::Float64`] for float64 parameters on Flex and ndarray, which would lose precision.
     /// - [`GruError::NotFinite`] for an infinite weight or NaN with [`Precision::Int8`]: the weights of 64 inputs have one
     ///   scale, so they would all become NaN.
-    /// - [`GruError::Shape`], [`GruError::Count`] or [`GruError::Config`] if the fields of the block were changed
+    /// - [`GruError::Shape`], [`GruError::Count`], [`GruError::Spec`] or [`GruError::Config`] if the fields of the block were changed
     ///   and no longer match.
     pub fn try_prepare(&self, precision: Precision) -> Result<PreparedGru, GruError> {
         let weights = self.weights().into_iter().map(GruWeights::inner);
@@ -112,7 +112,7 @@ impl GruBlock {
 ///
 /// It is immutable, and clones share the weights. Threads may share it. It is not a module: it has no parameters,
 /// no record and no gradients. On Flex and ndarray the weights are packed for the kernels of `gru-cpu`, in the
-/// chosen [`Precision`]. On other backends it is the block itself, in full precision.
+/// chosen [`Precision`]. On other backends it is the block itself, with the type of its parameters.
 ///
 /// For [`Precision::Full`] the results equal the results of the block: bit by bit from 64 rows (N·T) on, up to
 /// rounding in shorter calls. In half precision the block rounds between layers, and the prepared block does not.
@@ -150,7 +150,7 @@ impl PreparedGru {
     /// ```
     ///
     /// # Panics
-    /// As [`GruBlock::forward`], and if `x` is on an autodiff device.
+    /// As [`GruBlock::forward`], and if `x` or the state is on an autodiff device.
     pub fn forward(&self, x: Tensor<3>, state: Option<Tensor<3>>) -> (Tensor<3>, Tensor<3>) {
         let options = SequenceOptions::new().state(state);
         self.run("PreparedGru::forward", x, self.layout(), options)
@@ -159,7 +159,7 @@ impl PreparedGru {
     /// Runs every layer over a sequence with lengths, a mask or starts, as [`GruBlock::forward_with`].
     ///
     /// # Panics
-    /// As [`GruBlock::forward_with`], and if `x` is on an autodiff device.
+    /// As [`GruBlock::forward_with`], and if `x`, the state or the start state is on an autodiff device.
     pub fn forward_with(
         &self,
         x: Tensor<3>,
@@ -171,7 +171,7 @@ impl PreparedGru {
     /// Runs every layer over a packed batch, as [`GruBlock::forward_packed`].
     ///
     /// # Panics
-    /// As [`GruBlock::forward_packed`], and if `x` is on an autodiff device.
+    /// As [`GruBlock::forward_packed`], and if `x` or the state is on an autodiff device.
     pub fn forward_packed(
         &self,
         x: Tensor<2>,
@@ -202,7 +202,7 @@ impl PreparedGru {
     /// ```
     ///
     /// # Panics
-    /// As [`GruBlock::step`], and if `x` is on an autodiff device.
+    /// As [`GruBlock::step`], and if `x` or the state is on an autodiff device.
     pub fn step(&self, x: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
         const OP: &str = "PreparedGru::step";
         expect_forward(OP, self.directions());

@@ -16,21 +16,21 @@ use std::{
 /// The domain of marked nodes.
 pub(crate) const DOMAIN: &str = "gru-op";
 
-/// Why [`with_lengths`] failed.
+/// Why [`mark_grus`] failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// A file could not be read or written.
-    #[error("{path}: {reason}")]
+pub enum MarkError {
+    /// A file could not be read or written, or is no ONNX model.
+    #[error("{path}: {error}")]
     File {
         /// The path of the file.
-        path: String,
-        /// The error.
-        reason: String,
+        path: PathBuf,
+        /// The error. Its kind is `InvalidData` if the file is no ONNX model.
+        error: io::Error,
     },
     /// The program is not a build script.
     #[error(
-        "with_lengths: expected the variable OUT_DIR, which Cargo sets for a build script, got none"
+        "mark_grus: expected the variable OUT_DIR, which Cargo sets for a build script, got none"
     )]
     OutDir,
 }
@@ -43,13 +43,24 @@ pub enum Error {
 /// - bidirectional GRUs whose directions have different activations,
 /// - GRUs without the attribute `hidden_size`.
 ///
+/// ```no_run
+/// # fn main() -> Result<(), gru_onnx::MarkError> {
+/// burn_onnx::ModelGen::new()
+///     .input(&gru_onnx::mark_grus("model.onnx")?)
+///     .out_dir("model/")
+///     .register_custom_op(gru_onnx::GruOverride::new())
+///     .run_from_script();
+/// # Ok(())
+/// # }
+/// ```
+///
 /// Loop bodies and branches are not changed. Files with tensors outside of the model are linked or copied, too. A build
 /// script that prints `rerun-if-changed` lines must print one for the model, too.
 ///
 /// # Errors
 /// If a file cannot be read, is not an ONNX model, or cannot be written.
-pub fn with_lengths(model: impl AsRef<Path>) -> Result<String, Error> {
-    let out = env::var_os("OUT_DIR").ok_or(Error::OutDir)?;
+pub fn mark_grus(model: impl AsRef<Path>) -> Result<String, MarkError> {
+    let out = env::var_os("OUT_DIR").ok_or(MarkError::OutDir)?;
     // Models of the same name in several folders have a copy each.
     let mut hasher = DefaultHasher::new();
     model.as_ref().hash(&mut hasher);
@@ -58,9 +69,9 @@ pub fn with_lengths(model: impl AsRef<Path>) -> Result<String, Error> {
 }
 
 /// Writes the copy to a folder.
-pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
+pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, MarkError> {
     let bytes = fs::read(model).map_err(|e| failed(model, e))?;
-    let no_model = |reason: &str| failed(model, format!("expected an ONNX model, got {reason}"));
+    let no_model = |reason: &str| invalid(model, format!("expected an ONNX model, got {reason}"));
     let proto = ModelProto::parse_from_bytes(&bytes);
     let mut proto = proto.map_err(|reason| no_model(&reason.to_string()))?;
     let graph = proto.graph.as_mut();
@@ -73,7 +84,7 @@ pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
         link(&from, &to).map_err(|e| failed(&to, e))?;
     }
     let copy = folder.join(model.file_name().unwrap_or_default());
-    let written = proto.write_to_bytes().map_err(|e| failed(&copy, e))?;
+    let written = proto.write_to_bytes().map_err(|e| invalid(&copy, e.to_string()))?;
     fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
     // A model that names itself as the file of a tensor would be overwritten through its link.
     if copy.exists() {
@@ -83,9 +94,13 @@ pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, Error> {
     Ok(copy.display().to_string())
 }
 
-fn failed(path: &Path, reason: impl ToString) -> Error {
-    let (path, reason) = (path.display().to_string(), reason.to_string());
-    Error::File { path, reason }
+fn failed(path: &Path, error: io::Error) -> MarkError {
+    let path = path.to_path_buf();
+    MarkError::File { path, error }
+}
+
+fn invalid(path: &Path, reason: String) -> MarkError {
+    failed(path, io::Error::new(io::ErrorKind::InvalidData, reason))
 }
 
 /// Finds the files of all tensors outside of the model.
@@ -106,13 +121,13 @@ fn entry<'a>(tensor: &'a TensorProto, key: &str) -> Option<&'a str> {
 }
 
 /// The path of a file with tensors, which must be below the folder of the model.
-fn external(model: &Path, location: &str) -> Result<PathBuf, Error> {
+fn external(model: &Path, location: &str) -> Result<PathBuf, MarkError> {
     let plain = |c: Component| matches!(c, Component::Normal(_) | Component::CurDir);
     if Path::new(location).components().all(plain) {
         Ok(model.with_file_name(location))
     } else {
         let reason = format!("expected tensors below the model's folder, got {location:?}");
-        Err(failed(model, reason))
+        Err(invalid(model, reason))
     }
 }
 
@@ -128,7 +143,7 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Moves the numbers of a tensor from another file into the tensor.
-fn embed(tensor: &mut TensorProto, model: &Path) -> Result<(), Error> {
+fn embed(tensor: &mut TensorProto, model: &Path) -> Result<(), MarkError> {
     let Some(location) = entry(tensor, "location") else {
         return Ok(());
     };
@@ -150,7 +165,7 @@ fn embed(tensor: &mut TensorProto, model: &Path) -> Result<(), Error> {
 
 /// Marks the GRU nodes, and moves their weights into attributes. As inputs, the generated model would store
 /// them a second time, because the parser does not remove constant inputs of operators that it does not know.
-fn mark(graph: &mut GraphProto, model: &Path) -> Result<(), Error> {
+fn mark(graph: &mut GraphProto, model: &Path) -> Result<(), MarkError> {
     let mut constants: HashMap<&str, &TensorProto> = HashMap::new();
     for tensor in &graph.initializer {
         constants.insert(&tensor.name, tensor);
