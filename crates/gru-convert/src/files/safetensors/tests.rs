@@ -18,6 +18,10 @@ fn arrays_of_other_types() {
     dict.insert("weights", two.clone());
     let replaced = dict.expect_only("", &["weights"], "weights");
     replaced.expect("an array with the name of one that is left out replaces it");
+    let mut dict = StateDict::new();
+    dict.insert("weights", two.clone());
+    dict.extend(left_out.clone());
+    assert!(dict.get("weights").is_none(), "the later array replaces it");
     let mut dict = left_out.clone();
     dict.insert("other", two);
     let message = dict.renamed(|_| "one".into()).expect_err("two names");
