@@ -79,7 +79,7 @@ impl GradCheck {
     /// the check fails. Float tensors that `f` captures must be float64, and their gradients are not checked.
     ///
     /// # Panics
-    /// If there are no inputs, `f` does not return float64, or `f` reads an input that does not exist or has another rank.
+    /// If there are neither inputs nor constants, `f` does not return float64, or `f` reads an input that does not exist or has another rank.
     pub fn check<const D: usize>(&self, f: impl Fn(&Point) -> Tensor<D>) -> Report {
         assert!(
             !self.inputs.is_empty(),

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Report {
     /// In the order in which they were added.
     pub inputs: Vec<InputReport>,
-    /// The value of the function at the given inputs: the sum of its weighted outputs.
+    /// The value of the function at the given inputs: the sum of its weighted outputs. A single output has the weight 1.
     pub value: f64,
     /// Whether a second call returned the same value.
     pub repeats: bool,
@@ -23,7 +23,7 @@ pub struct InputReport {
     pub name: String,
     /// What was compared.
     pub finding: Finding,
-    /// The number of compared values.
+    /// The number of compared values: none of a constant.
     pub compared: usize,
     /// The allowed error.
     pub allowed: f64,

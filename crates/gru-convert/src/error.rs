@@ -11,7 +11,7 @@ pub enum ConvertError {
     /// another shape or dtype, an activation is not supported, or a size is wrong.
     #[error(transparent)]
     Gru(#[from] GruError),
-    /// A tensor has a shape that is wrong for all sizes.
+    /// A tensor is empty, or has a form that no such GRU has. [`GruError::Shape`] is for a shape of other sizes.
     #[error("{name}: expected {expected}, got shape {actual:?}")]
     Form {
         /// The name of the tensor.

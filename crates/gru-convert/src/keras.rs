@@ -111,7 +111,7 @@ fn both_of(prefix: &str) -> Option<&str> {
 /// The configuration of the layer under `prefix`. Sizes, directions and biases follow from names and
 /// shapes, and `reset_after` from the shape of the bias. Without a bias `reset_after` is Keras' default.
 /// Set it with `with_reset`. The arrays do not contain activations and `go_backwards`, which are Keras'
-/// defaults too.
+/// defaults too. Sequences are batch-major, as in Keras. A bias `[3H]` becomes `b_ih`, without `b_hh`.
 ///
 /// # Errors
 /// If a key under `prefix` is missing or does not belong to such a layer, or if an array has another

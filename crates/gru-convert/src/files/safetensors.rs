@@ -33,7 +33,8 @@ const DTYPES: [(DType, Dtype); 13] = [
 ];
 
 impl StateDict {
-    /// Reads the tensors of a safetensors file. They share the memory of the file.
+    /// Reads the tensors of a safetensors file. They share the memory of the file. As for every file, the error of a
+    /// missing one is [`ConvertError::File`] of the kind `NotFound`.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), gru_convert::ConvertError> {

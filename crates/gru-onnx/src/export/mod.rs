@@ -115,7 +115,7 @@ fn in_file(reason: String) -> ExportError {
 }
 
 fn near(module: Option<&str>) -> String {
-    module.map_or(String::new(), |module| format!(" at or after {module}"))
+    module.map_or(String::new(), |path| format!(" at or after {path}"))
 }
 
 /// Exports a model.
@@ -188,8 +188,11 @@ impl Exporter {
             let reason = format!("expected at most {}, got {K}", SIZES.len());
             return Err(boundary("symbols", reason));
         }
-        let captures = if K == 0 { 1 } else { SIZES[0].len() };
-        let captures = (0..captures).map(|capture| {
+        if let Some(k) = (1..K).find(|&k| symbols[..k].contains(&symbols[k])) {
+            let reason = format!("expected different names, got {:?} again", symbols[k]);
+            return Err(boundary("symbols", reason));
+        }
+        let captures = (0..if K == 0 { 1 } else { SIZES[0].len() }).map(|capture| {
             let sizes = std::array::from_fn(|symbol| UNIT * SIZES[symbol][capture]);
             trace::capture(model, inputs(sizes), &forward)
         });

@@ -233,6 +233,11 @@ fn other_errors() {
         many.unwrap_err().to_string(),
         "symbols: expected at most 4, got 5"
     );
+    let same = Exporter::new().export(&model, ["N", "N"], x, |_, x| x);
+    assert_eq!(
+        same.unwrap_err().to_string(),
+        "symbols: expected different names, got \"N\" again"
+    );
 }
 
 fn parsed(bytes: &[u8]) -> (onnx::Model, Vec<String>) {

@@ -84,7 +84,9 @@ pub(crate) fn copy(model: &Path, folder: &Path) -> Result<String, MarkError> {
         link(&from, &to).map_err(|e| failed(&to, e))?;
     }
     let copy = folder.join(model.file_name().unwrap_or_default());
-    let written = proto.write_to_bytes().map_err(|e| invalid(&copy, e.to_string()))?;
+    let written = proto
+        .write_to_bytes()
+        .map_err(|e| invalid(&copy, e.to_string()))?;
     fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
     // A model that names itself as the file of a tensor would be overwritten through its link.
     if copy.exists() {

@@ -74,7 +74,7 @@ pub struct GruBlockConfig {
     /// What training keeps for backward.
     #[config(default = "Checkpointing::KeepGates")]
     pub checkpointing: Checkpointing,
-    /// How the parameters are drawn.
+    /// How the parameters are drawn. Default: Xavier normal, for each gate, as Burn's `Gru`.
     #[config(default = "GruInitializer::PerGate(Initializer::XavierNormal { gain: 1.0 })")]
     pub initializer: GruInitializer,
     /// How the recurrent weights and their biases are drawn, if not as the others. [`GruInitializer`] has Keras'
@@ -178,8 +178,8 @@ impl GruBlockConfig {
     /// are ignored. The tensors are detached, and become parameters on their own device, in their own type.
     ///
     /// # Errors
-    /// If the configuration is not valid, as for [`validate`](Self::validate), the number of weights or a shape does not
-    /// match it, or an input weight is missing.
+    /// If the configuration is not valid, as for [`validate`](Self::validate), or if the number of weights or a shape does
+    /// not match it. [`GruError::MissingKey`] without an input weight.
     ///
     /// ```
     /// # use burn::tensor::{Device, Tensor};

@@ -8,11 +8,11 @@ use std::fmt::Debug;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} must be {expected}, as the block has it, got {actual}")]
 pub struct GruMismatch {
-    /// The first difference, such as `layers.1.reset`.
+    /// The first difference: an option of [`GruBlockConfig`], such as `d_hidden`, or of a layer, such as `layers.1.reset`.
     pub what: String,
-    /// The value in the block.
+    /// The value in the block, as `Debug` prints it.
     pub expected: String,
-    /// The saved value.
+    /// The saved value, as `Debug` prints it.
     pub actual: String,
 }
 

@@ -32,7 +32,7 @@ const NAMES: &str = "a block has layers.K.w_ih, w_hh, b_ih and b_hh for K from 0
 #[non_exhaustive]
 #[allow(missing_docs)] // The texts explain the fields.
 pub enum GruFileError {
-    /// The file could not be read or written, or is not a burnpack.
+    /// The file could not be read or written, or is not a burnpack. `path` has its extension.
     #[error("{path}: {error}")]
     File { path: PathBuf, error: io::Error },
     /// The file has parameters, but no configuration. Load it with Burn's `load_file`.
@@ -93,8 +93,8 @@ impl GruBlock {
     /// # Errors
     /// - [`GruFileError::File`] if the file cannot be read: the `kind` of its error is `NotFound` if it is missing. Without
     ///   an extension, `path` gets `.bpk`.
-    /// - If the file has no configuration.
-    /// - If the configuration has an option that this version does not know.
+    /// - [`GruFileError::NoConfig`] if the file has no configuration.
+    /// - [`GruFileError::Content`] if the configuration has an option that this version does not know.
     /// - If the parameters do not match the configuration, have different types, or a type that the device does not support.
     /// - If parameters that share bytes are together much larger than the file.
     pub fn from_file(path: impl AsRef<Path>, device: &Device) -> Result<Self, GruFileError> {

@@ -34,8 +34,8 @@ use std::sync::Once;
 ///
 /// # Training
 ///
-/// The block draws noise if its input or a recurrent weight is on an autodiff device and the block is not frozen, like
-/// Burn's dropout. There are three kinds: dropout between layers for every element, recurrent dropout once per
+/// The block draws noise if its input or a recurrent weight is on an autodiff device and `freeze` was not called, like
+/// Burn's dropout. `no_grad` does not switch the noise off. There are three kinds: dropout between layers for every element, recurrent dropout once per
 /// sequence, zoneout for every step and unit.
 ///
 /// # Quantization
@@ -92,8 +92,8 @@ impl GruBlock {
     /// On Flex and ndarray a call uses the threads of the rayon pool in which it is made.
     ///
     /// # Panics
-    /// - If shapes, devices, dtypes or gradient checkpointing of the tensors do not match.
-    /// - If fields of the block were changed and do not match.
+    /// If shapes, devices, dtypes or gradient checkpointing of the tensors do not match, or fields that were changed. A device
+    /// with autodiff and the same device without it match.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
@@ -112,9 +112,8 @@ impl GruBlock {
     /// [`forward`](Self::forward) with options: the state, lengths or a mask, and starts.
     ///
     /// With lengths, the final state of the forward direction is the state after the last step of each row, and of the
-    /// reverse direction after the step at time 0. It is the initial state if the length is zero.
-    /// With a mask, a skipped step keeps the state, so a row without valid steps keeps its initial state.
-    /// At a start, every layer and direction restarts with its own start state.
+    /// reverse direction after the step at time 0. A row without valid steps keeps its initial state, and a skipped step
+    /// of a mask keeps the state. At a start, every layer and direction restarts with its own start state.
     ///
     /// # Panics
     /// - As [`forward`](Self::forward).
@@ -150,9 +149,9 @@ impl GruBlock {
     }
 
     /// Runs every layer over a packed batch: row `n` has `lengths[n]` steps, and the rows follow each other without
-    /// padding. [`pack`](crate::pack) and [`unpack`](crate::unpack) convert padded batches.
-    ///
-    /// Zoneout and dropout are drawn for the packed steps, recurrent dropout for each row.
+    /// padding. [`pack`](crate::pack) and [`unpack`](crate::unpack) convert padded batches. The results are those of a
+    /// padded batch with lengths, up to rounding. Zoneout and dropout are drawn for the packed steps, recurrent dropout for
+    /// each row.
     ///
     /// # Shapes
     /// - `x`: `[M,I]`, whether or not the block is `batch_first`. M is the sum of the lengths, N their number.

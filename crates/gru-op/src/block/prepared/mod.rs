@@ -257,8 +257,10 @@ impl PreparedGru {
     }
 
     /// A stream of N rows whose states are zero, for real time: it runs every layer over one step, from a slice to
-    /// a slice. A step does not allocate or lock, and runs on the caller's thread. It panics if a slice has another
-    /// length; [`try_step`](gru_cpu::StackStream::try_step) returns an error. Requires the feature `flex` or `ndarray`.
+    /// a slice. A step does not allocate or lock, and runs on the caller's thread. The numbers are those of
+    /// [`step`](Self::step) up to rounding. A step panics if a slice has another length, and
+    /// [`try_step`](gru_cpu::StackStream::try_step) returns an error and keeps the states. A stream may move to another
+    /// thread. Requires the feature `flex` or `ndarray`.
     ///
     /// # Panics
     /// - On another backend than Flex and ndarray.
@@ -316,7 +318,8 @@ impl PreparedGru {
         self.stack().map_or(Vec::new(), |stack| stack.rounding())
     }
 
-    /// Bytes of the weights and biases.
+    /// Bytes of the weights and biases, with the padding of packed weights. Two biases of a gate that are always added are
+    /// stored as their sum.
     pub fn bytes(&self) -> usize {
         match &self.kind {
             #[cfg(feature = "cpu-kernels")]
