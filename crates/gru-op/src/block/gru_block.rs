@@ -149,8 +149,8 @@ impl GruBlock {
     }
 
     /// Runs every layer over a packed batch: row `n` has `lengths[n]` steps, and the rows follow each other without
-    /// padding. [`pack`](crate::pack) and [`unpack`](crate::unpack) convert padded batches. The results are those of a
-    /// padded batch with lengths, up to rounding. Zoneout and dropout are drawn for the packed steps, recurrent dropout for
+    /// padding. [`pack`](crate::pack) and [`unpack`](crate::unpack) convert padded batches. A padded
+    /// batch with lengths has the same results, up to rounding. Zoneout and dropout are drawn for the packed steps, recurrent dropout for
     /// each row.
     ///
     /// # Shapes

@@ -257,8 +257,8 @@ impl PreparedGru {
     }
 
     /// A stream of N rows whose states are zero, for real time: it runs every layer over one step, from a slice to
-    /// a slice. A step does not allocate or lock, and runs on the caller's thread. The numbers are those of
-    /// [`step`](Self::step) up to rounding. A step panics if a slice has another length, and
+    /// a slice. A step does not allocate or lock, and runs on the caller's thread. [`step`](Self::step)
+    /// returns the same numbers, up to rounding. A step panics if a slice has another length, and
     /// [`try_step`](gru_cpu::StackStream::try_step) returns an error and keeps the states. A stream may move to another
     /// thread. Requires the feature `flex` or `ndarray`.
     ///
