@@ -77,6 +77,7 @@ impl GradCheck {
     ///
     /// `f` must depend only on its inputs. If it draws random numbers, a second call returns another value and
     /// the check fails. Float tensors that `f` captures must be float64, and their gradients are not checked.
+    /// To check a parameter of a module, replace it in `f`: `layer.weight = Param::initialized(ParamId::new(), at.get("w"))`.
     ///
     /// # Panics
     /// If there are neither inputs nor constants, `f` does not return float64, or `f` reads an input that does not exist or has another rank.

@@ -19,9 +19,9 @@
 //!
 //! - `config(&dict, prefix)` infers the configuration of the GRU under `prefix` from names and shapes. The
 //!   page of each module says what the arrays do not contain. Set that by `with_…`.
-//! - `import(&dict, prefix, &config, &device)` builds the [`GruBlock`]. If the configuration does not match
-//!   the arrays, it returns an error that names the first difference. Layout, checkpointing, zoneout, dropout,
-//!   `recurrent_bias` and the initializers may differ.
+//! - `import(&dict, prefix, &config, &device)` builds the [`GruBlock`]. Arrays outside of the prefix are ignored. If the
+//!   configuration does not match the arrays, it returns an error that names the first difference. Layout,
+//!   checkpointing, zoneout, dropout, `recurrent_bias` and the initializers may differ.
 //! - `export(&block, prefix)` writes the arrays, which `import` reads unchanged. It returns an error if the
 //!   system cannot compute what the block does.
 //!

@@ -34,9 +34,10 @@ use std::sync::Once;
 ///
 /// # Training
 ///
-/// The block draws noise if its input or a recurrent weight is on an autodiff device and `freeze` was not called, like
-/// Burn's dropout. `no_grad` does not switch the noise off. There are three kinds: dropout between layers for every element, recurrent dropout once per
-/// sequence, zoneout for every step and unit.
+/// The block draws noise if its input or a recurrent weight is on an autodiff device, and neither `valid` nor `freeze` was
+/// called, like Burn's dropout. `no_grad` does not switch it off. There are three kinds: dropout between layers for every
+/// element, recurrent dropout once per sequence, zoneout for every step and unit. The returned state stays in the graph of
+/// autodiff: `detach` it between the windows of a long sequence.
 ///
 /// # Quantization
 ///
@@ -112,8 +113,9 @@ impl GruBlock {
     /// [`forward`](Self::forward) with options: the state, lengths or a mask, and starts.
     ///
     /// With lengths, the final state of the forward direction is the state after the last step of each row, and of the
-    /// reverse direction after the step at time 0. A row without valid steps keeps its initial state, and a skipped step
-    /// of a mask keeps the state. At a start, every layer and direction restarts with its own start state.
+    /// reverse direction after the step at time 0. A row without valid steps keeps its initial state. A skipped step of a
+    /// mask keeps the state. There and past the end of a row, `x` is ignored, even NaN, and its gradient is zero. At a start,
+    /// every layer and direction restarts with its own start state.
     ///
     /// # Panics
     /// - As [`forward`](Self::forward).
@@ -148,10 +150,9 @@ impl GruBlock {
         self.run("GruBlock::forward_with", x, self.layout(), options)
     }
 
-    /// Runs every layer over a packed batch: row `n` has `lengths[n]` steps, and the rows follow each other without
-    /// padding. [`pack`](crate::pack) and [`unpack`](crate::unpack) convert padded batches. A padded
-    /// batch with lengths has the same results, up to rounding. Zoneout and dropout are drawn for the packed steps, recurrent dropout for
-    /// each row.
+    /// Runs every layer over a packed batch, whose row `n` has `lengths[n]` steps, without padding. A padded batch with
+    /// lengths has the same results, up to rounding. [`pack`](crate::pack) and [`unpack`](crate::unpack) convert batches.
+    /// Zoneout and dropout are drawn for the packed steps, recurrent dropout for each row.
     ///
     /// # Shapes
     /// - `x`: `[M,I]`, whether or not the block is `batch_first`. M is the sum of the lengths, N their number.
