@@ -93,8 +93,7 @@ impl GruBlock {
     /// On Flex and ndarray a call uses the threads of the rayon pool in which it is made.
     ///
     /// # Panics
-    /// If shapes, devices, dtypes or gradient checkpointing of the tensors do not match, or fields that were changed. A device
-    /// with autodiff and the same device without it match.
+    /// If shapes, dtypes, devices (with or without autodiff), gradient checkpointing or changed fields do not match.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
