@@ -93,7 +93,7 @@ impl GruBlock {
     /// On Flex and ndarray a call uses the threads of the rayon pool in which it is made.
     ///
     /// # Panics
-    /// If shapes, dtypes, devices (with or without autodiff), gradient checkpointing or changed fields do not match.
+    /// If shapes, dtypes, devices (autodiff aside), gradient checkpointing or changed fields do not match.
     ///
     /// ```
     /// # use burn::tensor::{Device, Distribution, Tensor};
