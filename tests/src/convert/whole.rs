@@ -93,7 +93,12 @@ pub fn trials() -> impl Iterator<Item = Trial> {
         ("whole/cells", cells),
         ("whole/unmatched", unmatched),
     ];
-    checks.into_iter().map(check)
+    // Burn's records have the byte order of the machine, and are an error where it is big.
+    let is_record = |name| matches!(name, "whole/burn" | "whole/burn-reset-before");
+    let is_ignored = move |name| cfg!(target_endian = "big") && is_record(name);
+    checks
+        .into_iter()
+        .map(move |of| check(of).with_ignored_flag(is_ignored(of.0)))
 }
 
 /// A record of a model with Burn's GRUs.
