@@ -327,7 +327,7 @@ impl Model {
     ///
     /// ```no_run
     /// # fn main() -> Result<(), gru_convert::ConvertError> {
-    /// let model = gru_convert::onnx::Model::from_file("model.onnx")?;
+    /// let model = gru_convert::onnx::Model::open("model.onnx")?;
     /// let block = model.import_layers(&["gru1", "gru2"], &burn::tensor::Device::flex())?;
     /// # Ok(())
     /// # }
