@@ -75,7 +75,7 @@ fn page(gpu: bool) -> Outcome {
     let options = LaunchOptions {
         // Chromium has no sandbox for root, and tests in containers run as root.
         sandbox: false,
-        window_size: Some((1280, 900)),
+        window_size: Some((1280, 1500)),
         idle_browser_timeout: PATIENCE,
         args: [
             "--no-first-run",
