@@ -188,11 +188,11 @@ fn full(device: &Device) -> Result<(), String> {
         let block = config.init(device);
         let prepared = block.prepare(Precision::Full);
         compare(&prepared, &block, &config, device, 0.0)?;
-        // Biases that are always added are one.
-        let weights = config.with_bias(false).init(device).num_params();
-        if prepared.bytes() < 4 * weights {
+        // Two biases that are always added are stored as one.
+        let stored = config.with_recurrent_bias(false).init(device).num_params();
+        if prepared.bytes() < 4 * stored {
             return Err(format!(
-                "expected 4 bytes for each weight, got {}",
+                "expected 4 bytes for each parameter, got {}",
                 prepared.bytes()
             ));
         }

@@ -80,7 +80,8 @@ impl GradCheck {
     /// To check a parameter of a module, replace it in `f`: `layer.weight = Param::initialized(ParamId::new(), at.get("w"))`.
     ///
     /// # Panics
-    /// If there are neither inputs nor constants, `f` does not return float64, or `f` reads an input that does not exist or has another rank.
+    /// If there are neither inputs nor constants, `f` does not return float64, or `f` reads an input that does not exist or
+    /// has another rank.
     pub fn check<const D: usize>(&self, f: impl Fn(&Point) -> Tensor<D>) -> Report {
         assert!(
             !self.inputs.is_empty(),

@@ -29,8 +29,8 @@
 //!
 //! Its error is `h⁴/30` times the fifth derivative, plus the rounding of `f` divided by `h`. A gradient passes
 //! if it is within `tolerance · max(1, largest difference of this input)`. The scale is the largest difference,
-//! at the first step, because a small value may be a sum of large terms that cancel. If a gradient does not pass, the step is
-//! divided by 4, up to three times. A corner within reach of the long step may be out of reach of a short step.
+//! at the first step, because a small value may be a sum of large terms that cancel. If a gradient does not pass, the
+//! step is divided by 4, up to three times. A corner within reach of the long step may be out of reach of a short step.
 //!
 //! # Kinks
 //!
