@@ -45,7 +45,8 @@ pub struct StepTile {
     pub matrix: bool,
 }
 
-/// How a recurrence is divided into launches and cubes: its launch configuration.
+/// How a recurrence is divided into launches and cubes: its launch configuration. It is parsed from a text, such as
+/// `sequence rows=4 width=4 n_threads=64 k_splits=2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Schedule {

@@ -10,6 +10,7 @@ use onnx_ir::{AttributeProto, AttributeType, Message, ModelProto, NodeProto};
 use std::{
     fs,
     hash::{DefaultHasher, Hash, Hasher},
+    io::ErrorKind,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
 };
@@ -316,15 +317,20 @@ fn files_that_cannot_be_copied() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path();
     let model = folder.join("no-model.onnx");
+    let kind = |error: &MarkError| match error {
+        MarkError::File { path, error } if *path == model => Some(error.kind()),
+        _ => None,
+    };
     let missing = mark::copy(&model, folder).unwrap_err();
-    assert!(matches!(missing, MarkError::File { .. }), "{missing}");
+    assert_eq!(kind(&missing), Some(ErrorKind::NotFound), "{missing}");
     for (content, reason) in [
         (&b"text"[..], "expected an ONNX model"),
         (&[], "without a graph"),
     ] {
         fs::write(&model, content).unwrap();
-        let error = mark::copy(&model, folder).unwrap_err().to_string();
-        assert!(error.contains(reason), "{error}");
+        let error = mark::copy(&model, folder).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+        assert_eq!(kind(&error), Some(ErrorKind::InvalidData), "{error}");
     }
     // A test is not a build script.
     assert!(matches!(mark_grus(&model), Err(MarkError::OutDir)));
