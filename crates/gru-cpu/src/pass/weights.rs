@@ -11,8 +11,8 @@ use crate::{
     spec::{Activations, Precision, Reset, Sizes},
     tuning::{CANDIDATE_VECTORS, PANELS_OF_A_CHAIN, ROW_GRANULE, pack_from},
 };
-use pulp::Simd;
-use std::{array, ops::Range};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// The weights of a forward pass.
 pub(super) struct ForwardWeights<'a, E> {
@@ -90,7 +90,11 @@ impl<'a, E: Lanes> ForwardWeights<'a, E> {
         Self {
             has_chains: matches!(matrices, Matrices::Packed(_)) && has_chains(layer, panels),
             matrices,
-            bias: bias(h, after, &layer.weights, lanes),
+            bias: machine.arch.dispatch(Bias {
+                h,
+                after,
+                weights: &layer.weights,
+            }),
             panels,
         }
     }
@@ -240,31 +244,37 @@ fn has_chains<E: Lanes>(layer: &LayerCall<'_, E>, panels: usize) -> bool {
         && spec.clip_state.is_none()
 }
 
-/// See [`ForwardWeights::bias`].
-fn bias<E: Lanes>(
+/// Makes [`ForwardWeights::bias`], of H units.
+struct Bias<'a, E> {
     h: usize,
     after: bool,
-    weights: &call::Weights<'_, E>,
-    lanes: usize,
-) -> Buffer<E> {
-    let (b_ih, b_hh) = (weights.b_ih, weights.b_hh);
-    let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
-    // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
-    for (b, candidate) in [(b_ih, 2), (b_hh, if after { 3 } else { 2 })] {
-        let Some(b) = b else { continue };
-        for (gate, slot) in [0, 1, candidate].into_iter().enumerate() {
-            for (panel, b) in b[gate * h..][..h].chunks(lanes).enumerate() {
-                let to = &mut bias.as_mut()[(4 * panel + slot) * lanes..][..b.len()];
-                // A constant length needs no loop.
-                let (to, rest) = to.as_chunks_mut::<4>();
-                let (b, of_rest) = b.as_chunks::<4>();
-                let all = to.iter_mut().zip(b);
-                all.for_each(|(to, b)| *to = array::from_fn(|k| to[k] + b[k]));
-                for (to, &b) in rest.iter_mut().zip(of_rest) {
-                    *to = *to + b;
+    weights: &'a call::Weights<'a, E>,
+}
+
+impl<E: Lanes> WithSimd for Bias<'_, E> {
+    type Output = Buffer<E>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Buffer<E> {
+        let (h, lanes, zero) = (self.h, E::lanes::<S>(), E::real(simd, 0.0));
+        let mut bias = Buffer::new(h.div_ceil(lanes) * 4 * lanes);
+        let panels = bias.as_mut().chunks_exact_mut(4 * lanes).enumerate();
+        for (panel, to) in panels {
+            let units = super::units(panel..panel + 1, lanes, h);
+            let mut sums = [zero; 4];
+            // With reset-after, r multiplies b_hn too, so b_hn cannot be added to p.
+            let candidate = if self.after { 3 } else { 2 };
+            for (b, candidate) in [(self.weights.b_ih, 2), (self.weights.b_hh, candidate)] {
+                let Some(b) = b else { continue };
+                for (gate, slot) in [0, 1, candidate].into_iter().enumerate() {
+                    let b = E::read(simd, &b[gate * h..][units.clone()]);
+                    sums[slot] = E::vadd(simd, sums[slot], b);
                 }
             }
+            for (to, sums) in to.chunks_exact_mut(lanes).zip(sums) {
+                E::write(simd, to, sums);
+            }
         }
+        bias
     }
-    bias
 }

@@ -152,6 +152,9 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
     /// Computes the [parts](Self::parts) that belong to this thread.
     #[inline(always)]
     pub(super) fn run<S: Simd>(&self, simd: S, share: Range<usize>) {
+        let h = self.pass.call.sizes.h;
+        let mut gates = self.gates.iter();
+        assert!(gates.all(|&(_, gate)| (gate + 1) * h <= self.to.width()));
         if self.rows <= FEW_ROWS {
             for tile in share {
                 match self.pass.machine.tile_rows {
@@ -252,8 +255,10 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
         // SAFETY: the left side and `d` have so many rows, all written before the last barrier.
         unsafe { over_rows.add_to(simd, &mut sums) };
         for (row, sums) in to.zip(sums.iter()) {
+            let row = (row, self.to.at(row));
             for (columns, &sum) in columns.iter().zip(sums) {
-                self.write(simd, row, columns.clone(), sum);
+                // SAFETY: `run` checked the columns.
+                unsafe { self.write(simd, row, columns.clone(), sum) };
             }
         }
     }
@@ -264,6 +269,9 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
         let pass = self.pass;
         let (h, lanes) = (pass.call.sizes.h, E::lanes::<S>());
         let lhs = self.lhs.column(tile);
+        let rows = self.rows_of(tile, MR);
+        let addresses: [_; MR] =
+            std::array::from_fn(|r| self.to.at(rows.end.min(rows.start + r + 1) - 1));
         for &(of_d, gate) in self.gates {
             for unit in (0..h).step_by(lanes) {
                 let d = pass.d.at(of_d, unit, 0).cast_const();
@@ -282,22 +290,43 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
                     }
                 }
                 let columns = gate * h + unit..gate * h + (unit + lanes).min(h);
-                for (row, sum) in self.rows_of(tile, MR).zip(sums) {
-                    self.write(simd, row, columns.clone(), sum);
+                for (row, sum) in rows.clone().zip(addresses).zip(sums) {
+                    // SAFETY: `run` checked the columns.
+                    unsafe { self.write(simd, row, columns.clone(), sum) };
                 }
             }
         }
     }
 
-    /// Writes the sum of the first round to some columns of the gradient, or adds the sum of a later one.
+    /// Writes the sum of the first round to some columns of the gradient, at most a vector, or adds the sum of a later
+    /// one. The row is at this address.
+    ///
+    /// # Safety
+    /// The row has these columns.
     #[inline(always)]
-    fn write<S: Simd>(&self, simd: S, row: usize, columns: Range<usize>, sum: E::V<S>) {
-        if self.is_first {
-            // SAFETY: this part of the gradient belongs to this thread.
-            return unsafe { self.to.write(simd, row, columns, sum) };
+    unsafe fn write<S: Simd>(
+        &self,
+        simd: S,
+        (row, address): (usize, *mut E),
+        columns: Range<usize>,
+        sum: E::V<S>,
+    ) {
+        // SAFETY: this part of the gradient belongs to this thread. The first round wrote what a later one reads.
+        unsafe {
+            if columns.len() == E::lanes::<S>() {
+                let to = address.add(columns.start);
+                let sum = if self.is_first {
+                    sum
+                } else {
+                    E::vadd(simd, E::load(simd, to), sum)
+                };
+                E::store(simd, to, sum);
+            } else if self.is_first {
+                self.to.write(simd, row, columns, sum);
+            } else {
+                let to = self.to.cells_mut(row, columns);
+                E::write(simd, to, E::vadd(simd, E::read(simd, to), sum));
+            }
         }
-        // SAFETY: as above, and the first round wrote it.
-        let to = unsafe { self.to.cells_mut(row, columns) };
-        E::write(simd, to, E::vadd(simd, E::read(simd, to), sum));
     }
 }
