@@ -36,7 +36,7 @@ pub fn curves(curves: &[Curve]) -> Result<String, Box<dyn Error>> {
         }
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
+            .position(SeriesLabelPosition::MiddleRight)
             .background_style(WHITE)
             .draw()?;
         root.present()?;
