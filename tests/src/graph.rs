@@ -6,7 +6,7 @@ use super::{
     runs::{expect, random, values},
 };
 use burn::{
-    module::{AutodiffModule, Module, ModuleMapper, ModuleVisitor, Param},
+    module::{Module, ModuleMapper, ModuleVisitor, Param},
     nn::gru::GruConfig,
     optim::{AdamConfig, GradientsParams, SgdConfig},
     tensor::{Bool, Device, Tensor, capture},
@@ -238,7 +238,7 @@ impl ModuleMapper for Write {
 
 /// An optimizer makes new parameters in other buffers. So a graph with a whole step repeats this step, for Burn's `Gru` as
 /// for a `GruBlock`.
-fn repeats_a_step<M: AutodiffModule + Clone>(
+fn repeats_a_step<M: Module>(
     device: &Device,
     model: M,
     forward: impl Fn(&M, Tensor<3>) -> Tensor<3>,
