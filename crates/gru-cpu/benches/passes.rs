@@ -15,7 +15,7 @@ use gru_cpu::{
 };
 use std::time::Instant;
 
-const SHAPES: &[(&str, [usize; 4])] = &[
+const SHAPES: [(&str, [usize; 4]); 20] = [
     ("char-s", [32, 64, 128, 256]),
     ("dense512", [32, 64, 256, 512]),
     ("head128", [32, 64, 256, 128]),
@@ -50,6 +50,10 @@ fn main() {
         let isa = Isa::ALL.into_iter().find(|isa| format!("{isa:?}") == name);
         isa.unwrap_or_else(|| panic!("{name} is none of {:?}", Isa::ALL))
     });
+    let names = SHAPES.map(|(name, _)| name);
+    if let Some(unknown) = chosen.iter().find(|name| !names.contains(&name.as_str())) {
+        panic!("unknown shape {unknown}, expected some of {names:?}");
+    }
     let mut counts = vec![1, rayon::current_num_threads()];
     counts.dedup();
     for threads in counts {
@@ -68,7 +72,7 @@ fn measure(threads: usize, chosen: &[String]) {
         "shape        reset   inference ms GFLOP/s share   fwd+bwd ms GFLOP/s share   lean ms   \
              denormal   starts"
     );
-    for &(name, [n, t, i, h]) in SHAPES {
+    for (name, [n, t, i, h]) in SHAPES {
         let is_chosen = match chosen {
             [] => !name.starts_with(ON_REQUEST),
             names => names.iter().any(|c| c == name),
