@@ -9,8 +9,7 @@ use crate::{
 };
 use std::mem::MaybeUninit;
 
-/// A float type of the kernels: `f32` or `f64`. The trait is sealed. Its
-/// supertraits may change in any release.
+/// A float type of the kernels: `f32` or `f64`. The trait is sealed. Its supertraits may change in any release.
 pub trait Element: Lanes {
     /// They are compiled in this crate, and not in every crate that calls them.
     #[doc(hidden)]

@@ -270,6 +270,7 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
         let (h, lanes) = (pass.call.sizes.h, E::lanes::<S>());
         let lhs = self.lhs.column(tile);
         let rows = self.rows_of(tile, MR);
+        // A last tile of fewer rows repeats its last one.
         let addresses: [_; MR] =
             std::array::from_fn(|r| self.to.at(rows.end.min(rows.start + r + 1) - 1));
         for &(of_d, gate) in self.gates {
