@@ -1,6 +1,9 @@
 //! Rounding to int8, and the left side of its product: rows of inputs or states, encoded.
 
-use super::shape::{BYTES, GROUP};
+use super::{
+    dot::Signs,
+    shape::{BYTES, GROUP},
+};
 use pulp::{Simd, WithSimd};
 
 /// 1.5 · 2²³. Adding it rounds to an integer, half to even, in the low bits.
@@ -8,6 +11,9 @@ const ROUND: f32 = 12_582_912.0;
 
 /// The largest integer.
 const LARGEST: f32 = 127.0;
+
+/// How far a weight may be from a multiple of a step, in steps: four times the rounding errors of float32.
+const EXACT: f32 = 1.0 / 16384.0;
 
 /// Numbers below this size count as zero, because the inverse of their step could be infinite: 2⁻¹⁰⁰.
 const NEGLIGIBLE: f32 = f32::from_bits(27 << 23);
@@ -25,6 +31,22 @@ impl Scale {
     /// are zero.
     #[inline(always)]
     pub(super) fn of(numbers: impl Iterator<Item = f32>) -> Self {
+        Self::with(LARGEST, numbers)
+    }
+
+    /// [`of`](Self::of), except that weights which are multiples of a larger step keep their integers: weights that were
+    /// rounded to 8 bits before.
+    pub(super) fn of_weights(weights: impl Iterator<Item = f32> + Clone) -> Self {
+        let counts = (1..=LARGEST as u8).rev().map(f32::from);
+        let mut scales = counts.map(|steps| Self::with(steps, weights.clone()));
+        let keeps = |scale: &Self| weights.clone().all(|w| scale.is_exact(w));
+        let exact = scales.find(keeps);
+        exact.unwrap_or_else(|| Self::of(weights.clone()))
+    }
+
+    /// The largest number is this number of steps.
+    #[inline(always)]
+    fn with(steps: f32, numbers: impl Iterator<Item = f32>) -> Self {
         // Sizes without a sign have the order of their bits, and a NaN is the largest.
         let sizes = numbers.map(|v| v.to_bits() & !(1 << 31));
         let largest = f32::from_bits(sizes.fold(0, u32::max));
@@ -33,9 +55,14 @@ impl Scale {
         } else if largest < NEGLIGIBLE {
             (0.0, 0.0)
         } else {
-            (largest / LARGEST, LARGEST / largest)
+            (largest / steps, steps / largest)
         };
         Self { step, per_unit }
+    }
+
+    fn is_exact(self, w: f32) -> bool {
+        let steps = w * self.per_unit;
+        (steps - steps.round_ties_even()).abs() <= EXACT
     }
 
     /// The nearest integer, half to even. The step is NaN or 0 if this is not between −127 and 127.
@@ -49,8 +76,7 @@ impl Scale {
 /// start, and four integers in each word. The loops become vector code.
 pub(super) struct Encode<'a> {
     pub(super) x: &'a [f32],
-    /// Whether the weights are stored as q + 128.
-    pub(super) is_biased: bool,
+    pub(super) signs: Signs,
     pub(super) to: &'a mut [u32],
 }
 
@@ -69,10 +95,9 @@ impl WithSimd for Encode<'_> {
             for (byte, &v) in bytes.iter_mut().zip(x) {
                 *byte = scale.round(v);
             }
-            let sum: i32 = bytes.iter().map(|&q| i32::from(q)).sum();
             let (group, rest) = to.split_at_mut(to.len().min(1 + GROUP / BYTES));
             if let Some((start, words)) = group.split_first_mut() {
-                *start = if self.is_biased { -128 * sum } else { 0 } as u32;
+                *start = self.signs.first_sum(&bytes) as u32;
                 for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(BYTES)) {
                     *word = u32::from_ne_bytes([0, 1, 2, 3].map(|k| bytes[k] as u8));
                 }

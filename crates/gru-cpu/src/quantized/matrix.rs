@@ -2,7 +2,7 @@
 
 use super::{
     bf16::{self, Bf16},
-    dot::{ByteOrder, Dots, Storage},
+    dot::{ByteOrder, Dots, Signs, Storage},
     encode::{Encode, Scale},
     shape::{BYTES, GROUP, GROUP_WORDS, MatrixShape, Multiplication},
 };
@@ -136,7 +136,7 @@ impl Matrix {
                 let (words, scales) = to.split_at_mut(to.len() - width);
                 for (column, at) in columns_of(panel, width, from.count) {
                     let weight = |k| from.at(k, column);
-                    let scale = Scale::of(ks.clone().map(weight));
+                    let scale = Scale::of_weights(ks.clone().map(weight));
                     scales[at] = scale.step.to_bits();
                     for (place, k) in ks.clone().enumerate() {
                         let q = scale.round(weight(k));
@@ -184,7 +184,7 @@ impl Matrix {
             None => bf16::encode(x, to),
             Some(dots) => self.machine.arch.dispatch(Encode {
                 x,
-                is_biased: dots.storage().is_biased,
+                signs: dots.storage().signs,
                 to,
             }),
         }
@@ -263,10 +263,9 @@ impl Storage {
         };
         let word = &mut vectors[vector + place / BYTES];
         let mut bytes = word.to_ne_bytes();
-        bytes[place % BYTES] = if self.is_biased {
-            (q as u8).wrapping_add(128)
-        } else {
-            q as u8
+        bytes[place % BYTES] = match self.signs {
+            Signs::Weights => (q as u8).wrapping_add(128),
+            Signs::Both | Signs::Inputs => q as u8,
         };
         *word = u32::from_ne_bytes(bytes);
     }

@@ -91,7 +91,7 @@ impl Factors {
         let (x, step) = quantize(&self.x[row * self.k..][..self.k]);
         let mut sum = 0.0f32;
         for (w, x) in weights.chunks(64).zip(x.chunks(64)) {
-            let (w, scale) = quantize(w);
+            let (w, scale) = quantize_weights(w);
             let dot: i32 = w.iter().zip(x).map(|(w, x)| w * x).sum();
             sum += dot as f32 * scale;
         }
@@ -101,13 +101,28 @@ impl Factors {
 
 /// Integers and their step: the largest is 127 steps.
 fn quantize(values: &[f32]) -> (Vec<i32>, f32) {
+    quantize_with(values, 127.0)
+}
+
+/// Weights that are multiples of a step are kept.
+fn quantize_weights(values: &[f32]) -> (Vec<i32>, f32) {
+    let largest = values.iter().fold(0.0f64, |m, &v| m.max(f64::from(v).abs()));
+    let is_exact = |steps: &f64| {
+        let all = values.iter().map(|&v| f64::from(v) * steps / largest);
+        all.into_iter().all(|v| (v - v.round()).abs() < 6.1e-5)
+    };
+    let exact = (1..=127).rev().map(f64::from).find(is_exact);
+    quantize_with(values, exact.unwrap_or(127.0) as f32)
+}
+
+fn quantize_with(values: &[f32], steps: f32) -> (Vec<i32>, f32) {
     let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
     if largest == 0.0 {
         return (vec![0; values.len()], 0.0);
     }
-    let per_unit = 127.0 / largest;
+    let per_unit = steps / largest;
     let round = |v: &f32| (v * per_unit).round_ties_even() as i32;
-    (values.iter().map(round).collect(), largest / 127.0)
+    (values.iter().map(round).collect(), largest / steps)
 }
 
 /// `a·b + c`, rounded once. `f32::mul_add` is the C library's `fmaf` on some targets, and mingw's is often wrong.
@@ -150,6 +165,31 @@ fn int8_products_have_the_same_bits_on_every_instruction_set() {
                 }
             }
         }
+    }
+}
+
+/// Weights of another program that are integers times a scale for each output.
+#[test]
+fn weights_of_8_bits_keep_their_integers() {
+    for (k, columns, rows) in SHAPES {
+        let mut factors = Factors::new((k, columns, rows));
+        let mut random = SplitMix64(7);
+        for column in 0..columns {
+            let scale = (0.01 + random.uniform(1.0).abs()) as f32;
+            for at in 0..k {
+                *factors.w(at, column) = (random.uniform(1.0) * 93.0).round() as f32 * scale;
+            }
+        }
+        let columns = Columns {
+            elements: &factors.wide,
+            stride: BEFORE + columns + 1,
+            first: BEFORE,
+            count: columns,
+            k,
+        };
+        let matrix = Matrix::int8(Machine::here::<f32>(), Dots::Scalar, columns);
+        let db = matrix.energy().db();
+        assert!(db.is_none_or(|db| db > 120.0), "{k}: {db:?} dB");
     }
 }
 

@@ -41,9 +41,33 @@ pub(super) enum Dots {
 pub(super) struct Storage {
     /// 32-bit words of a vector.
     pub(super) lanes: usize,
-    /// Whether a weight q is stored as the unsigned byte q + 128.
-    pub(super) is_biased: bool,
+    pub(super) signs: Signs,
     pub(super) order: ByteOrder,
+}
+
+/// How an instruction set multiplies signed bytes: x of the left side and weights w.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signs {
+    /// Its instructions do.
+    Both,
+    /// They multiply an unsigned w + 128. Sums start at −128·Σx.
+    Weights,
+    /// They multiply |x|, and the inverted bits of w where x is negative: −x·(−w − 1) = x·w + x. Sums start at the sum of
+    /// the sizes of negative x.
+    Inputs,
+}
+
+impl Signs {
+    /// What a sum of products with `x` starts at.
+    #[inline(always)]
+    pub(super) fn first_sum(self, x: &[i8]) -> i32 {
+        let x = x.iter().map(|&x| i32::from(x));
+        match self {
+            Self::Both => 0,
+            Self::Weights => -128 * x.sum::<i32>(),
+            Self::Inputs => -x.map(|x| x.min(0)).sum::<i32>(),
+        }
+    }
 }
 
 /// The order of the bytes of a vector.
@@ -102,17 +126,17 @@ impl Dots {
 
     /// How it stores weights.
     pub(super) fn storage(self) -> Storage {
-        let (lanes, is_biased, order) = match self {
-            Self::Scalar => (8, false, ByteOrder::Planes),
-            Self::Avx2 => (8, false, ByteOrder::Words),
-            Self::AvxVnni => (8, true, ByteOrder::Words),
-            Self::Avx512Vnni => (16, true, ByteOrder::Words),
-            Self::NeonDotprod => (4, false, ByteOrder::Words),
-            Self::Neon | Self::Simd128 => (4, false, ByteOrder::Pairs),
+        let (lanes, signs, order) = match self {
+            Self::Scalar => (8, Signs::Both, ByteOrder::Planes),
+            Self::Avx2 => (8, Signs::Inputs, ByteOrder::Words),
+            Self::AvxVnni => (8, Signs::Weights, ByteOrder::Words),
+            Self::Avx512Vnni => (16, Signs::Weights, ByteOrder::Words),
+            Self::NeonDotprod => (4, Signs::Both, ByteOrder::Words),
+            Self::Neon | Self::Simd128 => (4, Signs::Both, ByteOrder::Pairs),
         };
         Storage {
             lanes,
-            is_biased,
+            signs,
             order,
         }
     }

@@ -33,13 +33,12 @@ pub(super) unsafe fn avx512_vnni(operands: Multiplication<'_>) {
     unsafe { product(Avx512Vnni, operands) }
 }
 
-/// `vpmaddubsw` multiplies unsigned by signed bytes, so it gets `|x|` and `w` with the sign of `x`. A pair of
-/// products is at most 2·127², which does not saturate 16 bits.
+/// `vpmaddubsw` multiplies unsigned by signed bytes, here [`Signs::Inputs`](super::Signs). A pair of products is at most 2·127·128, which
+/// does not saturate 16 bits. Unlike `vpsignb`, the exclusive or does not wait for the ports of the multiplications.
 #[derive(Clone, Copy)]
 struct Avx2;
 
-/// `vpdpbusd` multiplies unsigned by signed bytes. The weights are stored as `w + 128`, and the sums of a
-/// group start at `−128·Σx`.
+/// `vpdpbusd` multiplies unsigned by signed bytes, here [`Signs::Weights`](super::Signs).
 #[derive(Clone, Copy)]
 struct AvxVnni;
 
@@ -53,11 +52,11 @@ vectors!(
     __m256 { _mm256_set1_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_cvtepi32_ps },
     |word| -> (__m256i, __m256i) {
         let x = _mm256_set1_epi32(word as i32);
-        (x, _mm256_abs_epi8(x))
+        (_mm256_cmpgt_epi8(_mm256_setzero_si256(), x), _mm256_abs_epi8(x))
     },
     |sums, w, x| {
-        let (x, size) = x;
-        let pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(w, x));
+        let (is_negative, size) = x;
+        let pairs = _mm256_maddubs_epi16(size, _mm256_xor_si256(w, is_negative));
         _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
     }
 );
