@@ -141,8 +141,8 @@ impl Matrix {
                     for (place, k) in ks.clone().enumerate() {
                         let q = scale.round(weight(k));
                         let word = place / BYTES * width;
-                        storage.store(&mut words[word..][..width], at, place % BYTES, q);
-                        energy.add(weight(k), f32::from(q) * scale.step);
+                        storage.store(&mut words[word..][..width], at, place % BYTES, q as i8);
+                        energy.add(weight(k), f32::from(q as i8) * scale.step);
                     }
                 }
             }

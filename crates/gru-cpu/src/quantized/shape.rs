@@ -39,8 +39,8 @@ impl MatrixShape {
     }
 
     pub(super) fn int8(k: usize, columns: usize, lanes: usize) -> Self {
-        // A product reads pairs of words. Without inputs it reads zeros.
-        let words = 2 * k.max(1).div_ceil(2 * BYTES);
+        // Without inputs a product reads zeros.
+        let words = k.max(1).div_ceil(BYTES);
         Self {
             lanes,
             words,

@@ -33,7 +33,7 @@ struct Dotprod;
 
 vectors!(
     Neon: 4,
-    int32x4_t { vdupq_n_s32, vaddq_s32, vld1q_s32 },
+    int32x4_t { vdupq_n_s32, vld1q_s32 },
     float32x4_t { vdupq_n_f32, vaddq_f32, vmulq_f32, vld1q_f32, vst1q_f32, vcvtq_f32_s32 },
     |word| -> int8x16_t {
         // The first two bytes in the low half, the last two in the high half, as the weights.
@@ -49,7 +49,7 @@ vectors!(
 
 vectors!(
     Dotprod: 4,
-    int32x4_t { vdupq_n_s32, vaddq_s32, vld1q_s32 },
+    int32x4_t { vdupq_n_s32, vld1q_s32 },
     float32x4_t { vdupq_n_f32, vaddq_f32, vmulq_f32, vld1q_f32, vst1q_f32, vcvtq_f32_s32 },
     |word| -> int32x4_t { vdupq_n_s32(word as i32) },
     |sums, w, x| {

@@ -58,14 +58,13 @@ pub(super) enum Signs {
 }
 
 impl Signs {
-    /// What a sum of products with `x` starts at.
+    /// What a sum of products with `x` starts at. Integers of a row that is not finite may be large.
     #[inline(always)]
-    pub(super) fn first_sum(self, x: &[i8]) -> i32 {
-        let x = x.iter().map(|&x| i32::from(x));
+    pub(super) fn first_sum(self, x: &[i32]) -> i32 {
         match self {
             Self::Both => 0,
-            Self::Weights => -128 * x.sum::<i32>(),
-            Self::Inputs => -x.map(|x| x.min(0)).sum::<i32>(),
+            Self::Weights => x.iter().fold(0, |sum, &x| sum.wrapping_sub(x.wrapping_mul(128))),
+            Self::Inputs => x.iter().fold(0, |sum, &x| sum.wrapping_sub(x.min(0))),
         }
     }
 }
@@ -147,7 +146,6 @@ impl Dots {
     /// It [is available](Self::is_available).
     pub(super) unsafe fn product(self, operands: Multiplication<'_>) {
         operands.check(self.storage().lanes);
-        assert!(operands.shape.words.is_multiple_of(2));
         match self {
             // SAFETY: the lengths were checked for this number of lanes.
             Self::Scalar => unsafe { product(scalar::Scalar, operands) },
@@ -190,7 +188,6 @@ pub(super) trait Dot: Copy {
     type Lhs: Copy;
 
     unsafe fn ints(self, v: i32) -> Self::Ints;
-    unsafe fn add(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
     unsafe fn load(self, from: *const u32) -> Self::Ints;
     /// Four bytes of the left side for every lane.
     unsafe fn lhs(self, word: u32) -> Self::Lhs;
@@ -208,14 +205,22 @@ pub(super) trait Dot: Copy {
     unsafe fn store(self, to: *mut f32, sums: Self::Floats, scale: f32);
 }
 
-/// All rows times all panels. A panel stays in the first-level cache while the rows read it.
+/// All rows times all panels. A panel stays in the first-level cache while the rows read it. A single row reads two
+/// panels at a time, which have enough sums to hide the latency of an addition.
 ///
 /// # Safety
 /// The instruction set is available, and `operands` were checked for its number of lanes.
 #[inline(always)]
 unsafe fn product<D: Dot>(dot: D, mut operands: Multiplication<'_>) {
     let (shape, count) = (operands.shape, operands.count);
-    for panel in 0..shape.panels {
+    let mut panel = 0;
+    while panel < shape.panels {
+        if count == 1 && shape.panels - panel >= 2 {
+            // SAFETY: by the check of the operands, these panels, this row and its results exist.
+            unsafe { tile::<D, 1, 2>(dot, &shape, operands.at(panel, 0)) };
+            panel += 2;
+            continue;
+        }
         let mut row = 0;
         while row < count {
             let at = operands.at(panel, row);
@@ -224,19 +229,20 @@ unsafe fn product<D: Dot>(dot: D, mut operands: Multiplication<'_>) {
                 row += match count - row {
                     4.. => tile::<D, 4, 1>(dot, &shape, at),
                     2.. => tile::<D, 2, 1>(dot, &shape, at),
-                    _ => tile::<D, 1, 2>(dot, &shape, at),
+                    _ => tile::<D, 1, 1>(dot, &shape, at),
                 };
             }
         }
+        panel += 1;
     }
 }
 
-/// `R` rows times a panel. The sums of successive words go to `U` registers each. Returns `R`.
+/// `R` rows times `P` panels. Returns `R`.
 ///
 /// # Safety
-/// The instruction set is available. The panel, `R` rows from `from` on and their results exist.
+/// The instruction set is available. `P` panels, `R` rows and their results exist from `tile` on.
 #[inline(always)]
-unsafe fn tile<D: Dot, const R: usize, const U: usize>(
+unsafe fn tile<D: Dot, const R: usize, const P: usize>(
     dot: D,
     shape: &MatrixShape,
     tile: Addresses,
@@ -245,50 +251,56 @@ unsafe fn tile<D: Dot, const R: usize, const U: usize>(
     // The scale of the row comes first.
     let mut at = 1;
     let row = |r: usize, at: usize| tile.row.wrapping_add(r * shape.row_words() + at);
-    // SAFETY: the loops read `shape.words` words with their scales from the panel, and as many words with the
+    // SAFETY: the loops read `shape.words` words with their scales from each panel, and as many words with the
     // first sum of each group from each row. The caller promises that they exist.
     unsafe {
-        let mut sums = [[dot.floats(0.0); VECTORS]; R];
+        let vector = |w: *const u32, p: usize, v: usize| {
+            w.wrapping_add(p * shape.panel_words() + v * D::LANES)
+        };
+        let mut sums = [[[dot.floats(0.0); VECTORS]; P]; R];
         let mut left = shape.words;
         while left > 0 {
             let words = left.min(GROUP_WORDS);
             left -= words;
-            let mut ints = [[[dot.ints(0); VECTORS]; R]; U];
-            for (r, ints) in ints[0].iter_mut().enumerate() {
-                *ints = [dot.ints(row(r, at).read() as i32); VECTORS];
+            let mut ints = [[[dot.ints(0); VECTORS]; P]; R];
+            for (r, ints) in ints.iter_mut().enumerate() {
+                *ints = [[dot.ints(row(r, at).read() as i32); VECTORS]; P];
             }
             at += 1;
-            for word in (0..words).step_by(U) {
-                for (u, ints) in ints.iter_mut().enumerate() {
-                    let mut vectors = [dot.ints(0); VECTORS];
-                    for (v, vector) in vectors.iter_mut().enumerate() {
-                        *vector = dot.load(w.add(v * D::LANES));
+            for word in 0..words {
+                let mut vectors = [[dot.ints(0); VECTORS]; P];
+                for (p, vectors) in vectors.iter_mut().enumerate() {
+                    for (v, to) in vectors.iter_mut().enumerate() {
+                        *to = dot.load(vector(w, p, v));
                     }
-                    w = w.add(VECTORS * D::LANES);
-                    for (r, ints) in ints.iter_mut().enumerate() {
-                        let x = dot.lhs(row(r, at + word + u).read());
-                        for (sum, &w) in ints.iter_mut().zip(&vectors) {
+                }
+                w = w.add(VECTORS * D::LANES);
+                for (r, ints) in ints.iter_mut().enumerate() {
+                    let x = dot.lhs(row(r, at + word).read());
+                    for (ints, vectors) in ints.iter_mut().zip(&vectors) {
+                        for (sum, &w) in ints.iter_mut().zip(vectors) {
                             *sum = dot.dot(*sum, w, x);
                         }
                     }
                 }
             }
             at += words;
-            for (r, sums) in sums.iter_mut().enumerate() {
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    let first = ints[0][r][v];
-                    let all = ints[1..]
-                        .iter()
-                        .fold(first, |all, ints| dot.add(all, ints[r][v]));
-                    *sum = dot.add_scaled(*sum, all, w.add(v * D::LANES));
+            for (sums, ints) in sums.iter_mut().zip(&ints) {
+                for (p, (sums, ints)) in sums.iter_mut().zip(ints).enumerate() {
+                    for (v, (sum, &all)) in sums.iter_mut().zip(ints).enumerate() {
+                        *sum = dot.add_scaled(*sum, all, vector(w, p, v));
+                    }
                 }
             }
             w = w.add(VECTORS * D::LANES);
         }
         for (r, sums) in sums.iter().enumerate() {
             let scale = f32::from_bits(row(r, 0).read());
-            for (v, &sum) in sums.iter().enumerate() {
-                dot.store(tile.to.add(r * tile.stride + v * D::LANES), sum, scale);
+            for (p, sums) in sums.iter().enumerate() {
+                for (v, &sum) in sums.iter().enumerate() {
+                    let column = (p * VECTORS + v) * D::LANES;
+                    dot.store(tile.to.add(r * tile.stride + column), sum, scale);
+                }
             }
         }
     }

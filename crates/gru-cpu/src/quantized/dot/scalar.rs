@@ -20,11 +20,6 @@ impl Dot for Scalar {
     }
 
     #[inline(always)]
-    unsafe fn add(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
-        std::array::from_fn(|k| a[k] + b[k])
-    }
-
-    #[inline(always)]
     unsafe fn load(self, from: *const u32) -> [i32; LANES] {
         // SAFETY: the caller promises a vector at `from`.
         unsafe { from.cast::<[i32; LANES]>().read_unaligned() }

@@ -6,7 +6,7 @@
 macro_rules! vectors {
     (
         $name:ty: $lanes:literal,
-        $ints:ty { $set:ident, $add:ident, $load:ident },
+        $ints:ty { $set:ident, $load:ident },
         $floats:ty { $set_f:ident, $add_f:ident, $mul_f:ident, $load_f:ident, $store_f:ident, $convert:ident },
         |$word:ident| -> $lhs:ty { $($to_lhs:tt)* },
         |$sums:ident, $w:ident, $x:ident| { $($dot:tt)* }
@@ -23,11 +23,6 @@ macro_rules! vectors {
             #[inline(always)]
             unsafe fn ints(self, v: i32) -> $ints {
                 unsafe { $set(v) }
-            }
-
-            #[inline(always)]
-            unsafe fn add(self, a: $ints, b: $ints) -> $ints {
-                unsafe { $add(a, b) }
             }
 
             #[inline(always)]

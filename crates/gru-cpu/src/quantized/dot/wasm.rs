@@ -8,7 +8,7 @@ pub(super) struct Simd128;
 
 vectors!(
     Simd128: 4,
-    v128 { i32x4_splat, i32x4_add, v128_load },
+    v128 { i32x4_splat, v128_load },
     v128 { f32x4_splat, f32x4_add, f32x4_mul, v128_load, v128_store, f32x4_convert_i32x4 },
     // The first two and the last two bytes, as pairs of 16 bits.
     |word| -> [v128; 2] {

@@ -48,7 +48,7 @@ struct Avx512Vnni;
 
 vectors!(
     Avx2: 8,
-    __m256i { _mm256_set1_epi32, _mm256_add_epi32, _mm256_loadu_si256 },
+    __m256i { _mm256_set1_epi32, _mm256_loadu_si256 },
     __m256 { _mm256_set1_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_cvtepi32_ps },
     |word| -> (__m256i, __m256i) {
         let x = _mm256_set1_epi32(word as i32);
@@ -63,7 +63,7 @@ vectors!(
 
 vectors!(
     AvxVnni: 8,
-    __m256i { _mm256_set1_epi32, _mm256_add_epi32, _mm256_loadu_si256 },
+    __m256i { _mm256_set1_epi32, _mm256_loadu_si256 },
     __m256 { _mm256_set1_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_cvtepi32_ps },
     |word| -> __m256i { _mm256_set1_epi32(word as i32) },
     |sums, w, x| { _mm256_dpbusd_avx_epi32(sums, w, x) }
@@ -71,7 +71,7 @@ vectors!(
 
 vectors!(
     Avx512Vnni: 16,
-    __m512i { _mm512_set1_epi32, _mm512_add_epi32, _mm512_loadu_si512 },
+    __m512i { _mm512_set1_epi32, _mm512_loadu_si512 },
     __m512 { _mm512_set1_ps, _mm512_add_ps, _mm512_mul_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_cvtepi32_ps },
     |word| -> __m512i { _mm512_set1_epi32(word as i32) },
     |sums, w, x| { _mm512_dpbusd_epi32(sums, w, x) }
