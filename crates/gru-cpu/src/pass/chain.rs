@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use pulp::{Simd, WithSimd};
+use std::mem::MaybeUninit;
 
 /// One direction of a row.
 #[derive(Clone, Copy)]
@@ -137,7 +138,8 @@ impl<E: Lanes> Chains<'_, E> {
         let (lanes, zero) = (E::lanes::<S>(), E::real(simd, 0.0));
         // Whole vectors, also of a few units: a masked store would delay the loads of the next step.
         let mut states = [[zero; PANELS]; 2];
-        let mut sums = [[[zero; 4]; PANELS]; 2];
+        // Zeros for all panels would take a quarter of a step of 32 units.
+        let mut sums = [[MaybeUninit::uninit(); PANELS]; 2];
         for (chain, states) in self.chains.iter().zip(&mut states) {
             if let Some(h0) = chain.h0 {
                 for (state, h0) in states.iter_mut().zip(h0.chunks(lanes)) {
@@ -149,14 +151,17 @@ impl<E: Lanes> Chains<'_, E> {
             for c in 0..chains {
                 for panel in 0..panels {
                     // SAFETY: the caller keeps these promises, and the chain and the panel exist.
-                    sums[c][panel] = unsafe { self.products(simd, [c, panel], s, &states[c]) };
+                    sums[c][panel].write(unsafe { self.products(simd, [c, panel], s, &states[c]) });
                 }
             }
             for c in 0..chains {
                 for panel in 0..panels {
-                    let (sums, state) = (&sums[c][panel], &mut states[c][panel]);
-                    // SAFETY: as above.
-                    unsafe { self.gates(simd, [c, panel], s, sums, state) };
+                    let state = &mut states[c][panel];
+                    // SAFETY: as above, and these sums were written.
+                    unsafe {
+                        let sums = sums[c][panel].assume_init_ref();
+                        self.gates(simd, [c, panel], s, sums, state);
+                    }
                 }
             }
         }

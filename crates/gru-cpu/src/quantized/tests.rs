@@ -106,7 +106,9 @@ fn quantize(values: &[f32]) -> (Vec<i32>, f32) {
 
 /// Weights that are multiples of a step are kept.
 fn quantize_weights(values: &[f32]) -> (Vec<i32>, f32) {
-    let largest = values.iter().fold(0.0f64, |m, &v| m.max(f64::from(v).abs()));
+    let largest = values
+        .iter()
+        .fold(0.0f64, |m, &v| m.max(f64::from(v).abs()));
     let is_exact = |steps: &f64| {
         let all = values.iter().map(|&v| f64::from(v) * steps / largest);
         all.into_iter().all(|v| (v - v.round()).abs() < 6.1e-5)

@@ -63,7 +63,9 @@ impl Signs {
     pub(super) fn first_sum(self, x: &[i32]) -> i32 {
         match self {
             Self::Both => 0,
-            Self::Weights => x.iter().fold(0, |sum, &x| sum.wrapping_sub(x.wrapping_mul(128))),
+            Self::Weights => x
+                .iter()
+                .fold(0, |sum, &x| sum.wrapping_sub(x.wrapping_mul(128))),
             Self::Inputs => x.iter().fold(0, |sum, &x| sum.wrapping_sub(x.min(0))),
         }
     }
