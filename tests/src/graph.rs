@@ -1,11 +1,16 @@
 //! Recorded graphs of a GPU: `burn::tensor::capture`, and replays with new inputs in the same buffers. A replay has the
-//! bits of a plain call.
+//! bits of a plain call. `capture` gets the device without autodiff, also for a backward pass.
 
 use super::{
     backends::TestBackend,
     runs::{expect, random, values},
 };
-use burn::tensor::{Bool, Device, Tensor, capture};
+use burn::{
+    module::{Module, ModuleMapper, ModuleVisitor, Param},
+    nn::gru::GruConfig,
+    optim::{AdamConfig, GradientsParams, SgdConfig},
+    tensor::{Bool, Device, Tensor, capture},
+};
 use gru_op::{GruBlock, GruBlockConfig, SequenceOptions};
 use libtest_mimic::Trial;
 use std::cell::RefCell;
@@ -37,7 +42,23 @@ const TESTS: &[(&str, Test)] = &[
         let block = block(&device.clone().autodiff());
         replays(device, true, |x| gradients(&block, x))
     }),
+    ("autodiff-device", |device| {
+        let device = device.clone().autodiff();
+        let block = block(&device);
+        let x = || random::<3>("x", [N, T, I], &device);
+        let graph = capture(&device, || block.forward(x(), None));
+        // Autodiff does not pass a recording on.
+        expect("recorded", graph.is_hardware(), false)
+    }),
+    ("random-numbers", random_numbers),
     ("step", step),
+    ("training", training),
+    ("optimizer", |device| {
+        let trained = &device.clone().autodiff();
+        let burn = GruConfig::new(I, H, true).init(trained);
+        repeats_a_step(device, burn, |gru, x| gru.forward(x, None))?;
+        repeats_a_step(device, block(trained), |gru, x| gru.forward(x, None).0)
+    }),
 ];
 
 const N: usize = 3;
@@ -112,6 +133,28 @@ fn replays(
     Ok(())
 }
 
+/// A replay repeats the random numbers of its recording.
+fn random_numbers(device: &Device) -> Result<(), String> {
+    let trained = device.clone().autodiff();
+    let x = random::<3>("x", [N, T, I], &trained);
+    let config = GruBlockConfig::new(I, H).with_num_layers(2);
+    for config in [
+        config.clone().with_dropout(0.5),
+        config.with_zoneout(0.5),
+    ] {
+        let block = config.init(&trained);
+        let mut graph = capture(device, || block.forward(x.clone(), None).0.inner());
+        expect("recorded", graph.is_hardware(), true)?;
+        // SAFETY: all tensors of the closure are alive, and only this thread uses them.
+        let [first, second] = [(); 2].map(|()| values(unsafe { graph.replay() }.clone()));
+        expect("second replay", &second[..], &first[..])?;
+        if values(block.forward(x.clone(), None).0) == first {
+            return Err("plain call: expected other random numbers".into());
+        }
+    }
+    Ok(())
+}
+
 /// A stream, whose state stays in its buffer.
 fn step(device: &Device) -> Result<(), String> {
     let gru = GruBlockConfig::new(I, H).with_num_layers(2).init(device);
@@ -144,4 +187,118 @@ fn step(device: &Device) -> Result<(), String> {
         expected = next;
     }
     Ok(())
+}
+
+/// The gradients are recorded. The optimizer's parameters are written into the recorded buffers.
+fn training(device: &Device) -> Result<(), String> {
+    let trained = &device.clone().autodiff();
+    let (x, block) = (random::<3>("x", [N, T, I], trained), block(trained));
+    let gradients = |block: &GruBlock| {
+        let loss = block.forward(x.clone(), None).0.square().sum();
+        GradientsParams::from_grads(loss.backward(), block)
+    };
+    let parameters = |block: &GruBlock| {
+        let weights = block.weights().into_iter();
+        let all = weights.flat_map(|of| [of.w_ih, Some(of.w_hh)]);
+        all.flatten().flat_map(values).collect::<Vec<_>>()
+    };
+    let mut adam = AdamConfig::new().init();
+    let mut plain = block.clone();
+    let mut expected = Vec::new();
+    for _ in 0..3 {
+        let of = gradients(&plain);
+        plain = adam.step(0.1, plain, of);
+        expected.push(parameters(&plain));
+    }
+    drop(plain);
+    let mut adam = AdamConfig::new().init();
+    let recorded = RefCell::new(Some(block));
+    let block = || recorded.borrow().clone().expect("a block");
+    let mut graph = capture(device, || gradients(&block()));
+    expect("recorded", graph.is_hardware(), true)?;
+    for expected in expected {
+        // SAFETY: all tensors of the closure are alive, and only this thread uses them.
+        let of = unsafe { graph.replay() };
+        let of = Collect::of(&block(), Some(of));
+        let new = Collect::of(&adam.step(0.1, block(), of), None);
+        // The only owner writes in place.
+        let alone = recorded.take().expect("a block");
+        recorded.replace(Some(alone.map(&mut Write(new))));
+        expect("parameters", &parameters(&block())[..], &expected[..])?;
+    }
+    Ok(())
+}
+
+/// The parameters of a block, or their gradients.
+struct Collect<'a> {
+    gradients: Option<&'a GradientsParams>,
+    tensors: GradientsParams,
+}
+
+impl<'a> Collect<'a> {
+    fn of(block: &GruBlock, gradients: Option<&'a GradientsParams>) -> GradientsParams {
+        let tensors = GradientsParams::new();
+        let mut all = Self { gradients, tensors };
+        block.visit(&mut all);
+        all.tensors
+    }
+}
+
+impl ModuleVisitor for Collect<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let tensor = match self.gradients {
+            Some(all) => all.get(param.id).expect("all have a gradient"),
+            None => param.val().inner(),
+        };
+        self.tensors.register::<D>(param.id, tensor);
+    }
+}
+
+/// Writes new parameters into the buffers of the old ones.
+struct Write(GradientsParams);
+
+impl ModuleMapper for Write {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let new = self.0.get::<D>(param.id).expect("the same parameters");
+        param.map(|old| {
+            let all = old.dims().map(|size| 0..size);
+            Tensor::from_inner(old.inner().slice_assign(all, new)).require_grad()
+        })
+    }
+}
+
+/// An optimizer makes new parameters in other buffers. So a graph with a whole step repeats this step, for Burn's `Gru` as
+/// for a `GruBlock`.
+fn repeats_a_step<M: Module>(
+    device: &Device,
+    model: M,
+    forward: impl Fn(&M, Tensor<3>) -> Tensor<3>,
+) -> Result<(), String> {
+    let x = random::<3>("x", [N, T, I], &device.clone().autodiff());
+    // All models are kept, because a replay uses their buffers.
+    let models = RefCell::new(vec![model]);
+    let mut sgd = SgdConfig::new().init();
+    let mut step = || {
+        let model = models.borrow().last().expect("a model").clone();
+        let loss = forward(&model, x.clone()).square().sum();
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        let new = sgd.step(0.01, model, gradients);
+        models.borrow_mut().push(new);
+        loss.inner()
+    };
+    let mut graph = capture(device, &mut step);
+    expect("recorded", graph.is_hardware(), true)?;
+    // SAFETY: all tensors of the closure are alive, and only this thread uses them.
+    let losses = [(); 3].map(|()| values(unsafe { graph.replay() }.clone())[0]);
+    expect("loss", &losses[..], &[losses[0]; 3][..])?;
+    drop(graph);
+    let next = values(step())[0];
+    if next < losses[0] {
+        Ok(())
+    } else {
+        let most = losses[0];
+        Err(format!(
+            "loss of the next step: expected less than {most}, got {next}"
+        ))
+    }
 }

@@ -82,8 +82,8 @@ impl Limits {
             } else {
                 u32::MAX as usize
             },
-            // A multiprocessor runs at least one cube that is within its limits. A recorded graph would not reset the
-            // counters of the barrier.
+            // A multiprocessor runs at least one cube that is within its limits. A replay of a recorded graph would not
+            // wait for the persistent kernels of other streams.
             coresident_cubes: if has_grid_barrier && !client.is_capturing() {
                 multiprocessors.unwrap_or(0)
             } else {
