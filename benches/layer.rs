@@ -1,7 +1,5 @@
 //! `GruBlock` and `burn::nn::gru::Gru` on a problem.
 
-use std::hint::black_box;
-
 use burn::{
     module::Param,
     nn::gru::Gru,
@@ -51,12 +49,18 @@ pub struct Layer {
 }
 
 /// The results of a call.
-struct Results {
+pub struct Results {
     y: Tensor<3>,
     /// None if the final states are those after the padding.
     state: Option<Tensor<3>>,
+    gradients: Option<Of>,
+}
+
+/// Gradients of x, the initial state, and the parameters of each direction of each layer: one entry with all gates, or an
+/// entry for each of r, z, n.
+struct Of {
     inputs: [Tensor<3>; 2],
-    gradients: Option<Gradients>,
+    parameters: Vec<Vec<([Tensor<2>; 2], [Tensor<1>; 2])>>,
 }
 
 impl Layer {
@@ -136,26 +140,6 @@ impl Layer {
         }
     }
 
-    /// One call. Gradients are taken one by one, as an optimizer does. [`Gradients`] would free them in random order, and
-    /// fusion would not find the operations of an earlier call again.
-    pub fn call(&self) {
-        let mut results = self.run();
-        if let Some(gradients) = &mut results.gradients {
-            for input in &results.inputs {
-                drop(black_box(input.grad_remove(gradients)));
-            }
-            for Gate { weights, biases } in self.parameters().into_iter().flatten() {
-                for weight in weights {
-                    drop(black_box(weight.val().grad_remove(gradients)));
-                }
-                for bias in biases {
-                    drop(black_box(bias.val().grad_remove(gradients)));
-                }
-            }
-        }
-        black_box(results);
-    }
-
     /// What a reader of the times must know.
     pub fn note(&self) -> &'static str {
         match (&self.layers, self.shape.kind) {
@@ -165,7 +149,9 @@ impl Layer {
         }
     }
 
-    fn run(&self) -> Results {
+    /// One call. Gradients are taken one by one, as an optimizer does. [`Gradients`] would free them in random order, and
+    /// fusion would not find the operations of an earlier call again.
+    pub fn call(&self) -> Results {
         let (mut x, mut h0) = (self.x.clone(), self.h0.clone());
         if self.trains {
             (x, h0) = (x.require_grad(), h0.require_grad());
@@ -184,14 +170,34 @@ impl Layer {
             ),
             Layers::Burn(layers) => self.burn(layers, x, h0),
         };
-        let gradients = self
-            .trains
-            .then(|| (y.clone() * self.upstream.clone()).sum().backward());
+        let gradients = self.trains.then(|| {
+            let mut all = (y.clone() * self.upstream.clone()).sum().backward();
+            self.take(inputs, &mut all)
+        });
         Results {
             y,
             state,
-            inputs,
             gradients,
+        }
+    }
+
+    fn take(&self, inputs: [Tensor<3>; 2], from: &mut Gradients) -> Of {
+        let inputs = inputs.map(|input| {
+            let gradient = input.grad_remove(from);
+            gradient.unwrap_or_else(|| input.inner().zeros_like())
+        });
+        let gates = self.parameters().into_iter().map(|gates| {
+            let gate = |Gate { weights, biases }: Gate<'_>| {
+                const GRADIENT: &str = "a parameter has a gradient";
+                let weights = weights.map(|w| w.val().grad_remove(from).expect(GRADIENT));
+                let biases = biases.map(|b| b.val().grad_remove(from).expect(GRADIENT));
+                (weights, biases)
+            };
+            gates.into_iter().map(gate).collect()
+        });
+        Of {
+            parameters: gates.collect(),
+            inputs,
         }
     }
 
@@ -246,15 +252,14 @@ impl Layer {
         (x, state)
     }
 
-    /// The numbers of one call, padded, with weights in PyTorch's layout.
-    pub fn outputs(&self) -> Outputs {
-        let results = self.run();
-        let padded = |x: Tensor<3>| match &self.lengths {
-            Some(lengths) if self.is_packed => unpack(x.squeeze_dim(0), lengths),
-            _ => x,
+    /// The numbers of a call, padded, with weights in PyTorch's layout.
+    pub fn outputs(&self, results: &Results) -> Outputs {
+        let padded = |x: &Tensor<3>| match &self.lengths {
+            Some(lengths) if self.is_packed => unpack(x.clone().squeeze_dim(0), lengths),
+            _ => x.clone(),
         };
-        let y = padded(results.y);
-        let state = results.state.unwrap_or_else(|| {
+        let y = padded(&results.y);
+        let state = results.state.clone().unwrap_or_else(|| {
             // Burn's own final state comes after the padding.
             let lengths = self.lengths.iter().flatten().enumerate();
             let last = |(row, &length)| y.clone().slice([row..row + 1, length - 1..length]);
@@ -264,33 +269,25 @@ impl Layer {
             ("y".to_owned(), floats(y)),
             ("h_n".to_owned(), floats(state)),
         ];
-        let Some(gradients) = results.gradients else {
+        let Some(of) = &results.gradients else {
             return outputs;
         };
-        let [d_x, d_h0] = results.inputs.map(|input| {
-            let zeros = input.clone().inner().zeros_like();
-            input.grad(&gradients).unwrap_or(zeros)
-        });
+        let [d_x, d_h0] = &of.inputs;
         outputs.push(("d_x".into(), floats(padded(d_x))));
-        outputs.push(("d_h0".into(), floats(d_h0)));
-        for (k, gates) in self.parameters().into_iter().enumerate() {
+        outputs.push(("d_h0".into(), floats(d_h0.clone())));
+        for (k, gates) in of.parameters.iter().enumerate() {
             for (at, side) in ["ih", "hh"].into_iter().enumerate() {
-                let weight = gates.iter().flat_map(|gate| {
-                    let d = gate.weights[at].val().grad(&gradients);
-                    floats(d.expect("a parameter").transpose())
-                });
-                outputs.push((format!("d_w_{side}.{k}"), weight.collect()));
-                let bias = gates.iter().flat_map(|gate| {
-                    let d = gate.biases[at].val().grad(&gradients);
-                    floats(d.expect("a parameter"))
-                });
-                outputs.push((format!("d_b_{side}.{k}"), bias.collect()));
+                let weights = gates.iter();
+                let weights = weights.flat_map(|(w, _)| floats(w[at].clone().transpose()));
+                outputs.push((format!("d_w_{side}.{k}"), weights.collect()));
+                let biases = gates.iter().flat_map(|(_, b)| floats(b[at].clone()));
+                outputs.push((format!("d_b_{side}.{k}"), biases.collect()));
             }
         }
         outputs
     }
 
-    /// The parameters of each direction of each layer: one entry with all gates, or an entry for each of r, z, n.
+    /// The parameters, as in [`Of`].
     fn parameters(&self) -> Vec<Vec<Gate<'_>>> {
         const BIAS: &str = "the layer has biases";
         fn gates(gru: &Gru) -> Vec<Gate<'_>> {

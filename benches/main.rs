@@ -5,7 +5,8 @@
 //!     cargo run --release -p gru-benches -- tables [--write]
 //!
 //! `--help` lists the options. The features wgpu, vulkan, metal and cuda add the peers gru-op-wgpu, burn-wgpu, gru-op-cuda,
-//! burn-cuda, torch-cuda, torch-cuda-tf32, and gru-op-cuda-float16 and the like. prepared-flex is `GruBlock::prepare`.
+//! burn-cuda, torch-cuda, torch-cuda-tf32, and gru-op-cuda-float16 and the like. A name with -replay at the end is a
+//! recorded graph. prepared-flex is `GruBlock::prepare`.
 //! Peers with fewer bits are prepared-flex-bf16, openvino-bf16, prepared-flex-int8 and ncnn-int8.
 //!
 //! Before anything is timed, all peers of a row compute it, and their numbers are compared. Samples are interleaved: a
@@ -43,7 +44,7 @@ use crate::{
 };
 
 const PEERS: &str = "gru-op-flex,prepared-flex,burn-flex,candle,rten,tract,ncnn,paddle,torch,torch-cell,torch-split,torchrl,\
-    onnxruntime,openvino,onednn";
+    onnxruntime,openvino,onednn,onednn-sycl";
 
 const SAMPLES: usize = 31;
 const SECONDS: usize = 8;

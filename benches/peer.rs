@@ -50,6 +50,13 @@ pub fn command(peer: &str, bin: &Path) -> Result<Command, String> {
             command.env("OMP_PROC_BIND", "true");
             command
         }
+        "onednn-sycl" => {
+            let mut command = program("onednn-sycl-peer", &[]);
+            let lib = bin.join("../sycl/lib");
+            command.env("OCL_ICD_FILENAMES", lib.join("libintelocl.so"));
+            command.env("LD_LIBRARY_PATH", lib);
+            command
+        }
         _ => match peer.strip_prefix("torch-") {
             Some(device) => python(TORCH, &["torch", device]),
             None => {

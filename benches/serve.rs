@@ -1,9 +1,9 @@
 //! This program as a peer: `GruBlock`, a prepared `GruBlock` or Burn's own `Gru` on a backend. The protocol is described in
 //! [`crate::peer`].
 
-use std::path::Path;
+use std::{hint::black_box, path::Path, rc::Rc};
 
-use burn::tensor::{DType, Device};
+use burn::tensor::{DType, Device, capture};
 use gru_op::Precision;
 
 use crate::{
@@ -13,8 +13,13 @@ use crate::{
 };
 
 /// Answers the requests of standard input. `peer` is `gru-op-`, `prepared-` or `burn-`, a backend, and a type other than
-/// float32, such as `gru-op-cuda-bfloat16`. `-bf16` and `-int8` are precisions of a prepared block.
+/// float32, such as `gru-op-cuda-bfloat16`. `-bf16` and `-int8` are precisions of a prepared block. With `-replay` at the end
+/// calls are replays of a recorded graph.
 pub fn serve(peer: &str) {
+    let (peer, replays) = match peer.strip_suffix("-replay") {
+        Some(peer) => (peer, true),
+        None => (peer, false),
+    };
     match program(peer) {
         Err(reason) => protocol::say(&format!("no\t{reason}")),
         Ok((program, device, dtype)) => {
@@ -24,7 +29,12 @@ pub fn serve(peer: &str) {
                 env!("CARGO_PKG_VERSION")
             };
             protocol::serve(version, |problem, trains| {
-                prepare(program, &device, dtype, problem, trains)
+                let layer = prepare(program, &device, dtype, problem, trains)?;
+                if replays {
+                    replay(layer, device.clone())
+                } else {
+                    Ok(call(layer, device.clone()))
+                }
             });
         }
     }
@@ -58,20 +68,46 @@ fn prepare(
     dtype: DType,
     problem: &Path,
     trains: bool,
-) -> Result<Prepared, String> {
+) -> Result<Layer, String> {
     if trains && matches!(program, Program::Prepared(_)) {
         return Err("inference only".into());
     }
     let name = problem.file_stem().and_then(|name| name.to_str());
     let shape = name.and_then(Shape::find);
     let shape = shape.expect("a file is named after its shape");
-    let layer = Layer::new(&Problem::new(shape), program, trains, device, dtype);
-    let device = device.clone();
-    Ok(Prepared {
-        outputs: layer.outputs(),
+    Ok(Layer::new(&Problem::new(shape), program, trains, device, dtype))
+}
+
+fn call(layer: Layer, device: Device) -> Prepared {
+    Prepared {
+        outputs: layer.outputs(&layer.call()),
         note: layer.note(),
         calls: Box::new(move |count| {
-            (0..count).for_each(|_| layer.call());
+            for _ in 0..count {
+                black_box(layer.call());
+            }
+            device.sync().expect("the device works");
+        }),
+    }
+}
+
+/// The same inputs for each replay.
+fn replay(layer: Layer, device: Device) -> Result<Prepared, String> {
+    let layer = Rc::new(layer);
+    let of_graph = layer.clone();
+    let mut graph = capture(&device, move || of_graph.call());
+    if !graph.is_hardware() {
+        return Err("not recorded".into());
+    }
+    // SAFETY, here and below: the closure owns all tensors, and only this thread uses them.
+    let outputs = layer.outputs(unsafe { graph.replay() });
+    Ok(Prepared {
+        outputs,
+        note: layer.note(),
+        calls: Box::new(move |count| {
+            for _ in 0..count {
+                black_box(unsafe { graph.replay() });
+            }
             device.sync().expect("the device works");
         }),
     })

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! with a file of `benches/results` and lists separated by commas. The last peer is gru-op or a prepared block, with which
-//! the others are compared. Every peer has its best thread count. A cell without a number belongs to a peer that does not
-//! compute the row.
+//! the others are compared. Every peer has its best thread count, oneDNN also its faster version. A cell without a number
+//! belongs to a peer that does not compute the row.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -94,7 +94,8 @@ fn best(root: &Path, name: &str) -> Result<Best, String> {
     let rows = record::read(&root.join("benches/results").join(name))?;
     let mut threads = BTreeMap::<_, BTreeSet<usize>>::new();
     for row in rows {
-        let key = (row.mode.clone(), row.shape.clone(), row.peer.clone());
+        let peer = row.peer.strip_suffix("-sycl").unwrap_or(&row.peer);
+        let key = (row.mode.clone(), row.shape.clone(), peer.to_owned());
         threads.entry(key.clone()).or_default().insert(row.threads);
         let known = best.get(&key);
         if known.is_none_or(|known| row.median_ms < known.median_ms) {
