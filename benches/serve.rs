@@ -75,7 +75,13 @@ fn prepare(
     let name = problem.file_stem().and_then(|name| name.to_str());
     let shape = name.and_then(Shape::find);
     let shape = shape.expect("a file is named after its shape");
-    Ok(Layer::new(&Problem::new(shape), program, trains, device, dtype))
+    Ok(Layer::new(
+        &Problem::new(shape),
+        program,
+        trains,
+        device,
+        dtype,
+    ))
 }
 
 fn call(layer: Layer, device: Device) -> Prepared {

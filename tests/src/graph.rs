@@ -138,10 +138,7 @@ fn random_numbers(device: &Device) -> Result<(), String> {
     let trained = device.clone().autodiff();
     let x = random::<3>("x", [N, T, I], &trained);
     let config = GruBlockConfig::new(I, H).with_num_layers(2);
-    for config in [
-        config.clone().with_dropout(0.5),
-        config.with_zoneout(0.5),
-    ] {
+    for config in [config.clone().with_dropout(0.5), config.with_zoneout(0.5)] {
         let block = config.init(&trained);
         let mut graph = capture(device, || block.forward(x.clone(), None).0.inner());
         expect("recorded", graph.is_hardware(), true)?;
