@@ -105,14 +105,17 @@ fn replay(layer: Layer, device: Device) -> Result<Prepared, String> {
     if !graph.is_hardware() {
         return Err("not recorded".into());
     }
-    // SAFETY, here and below: the closure owns all tensors, and only this thread uses them.
-    let outputs = layer.outputs(unsafe { graph.replay() });
+    // SAFETY: the closure owns all tensors, and only this thread uses them.
+    let results = unsafe { graph.replay() };
+    let outputs = layer.outputs(results);
     Ok(Prepared {
         outputs,
         note: layer.note(),
         calls: Box::new(move |count| {
             for _ in 0..count {
-                black_box(unsafe { graph.replay() });
+                // SAFETY: as above.
+                let results = unsafe { graph.replay() };
+                black_box(results);
             }
             device.sync().expect("the device works");
         }),
