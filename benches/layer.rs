@@ -53,12 +53,12 @@ pub struct Results {
     y: Tensor<3>,
     /// None if the final states are those after the padding.
     state: Option<Tensor<3>>,
-    gradients: Option<Of>,
+    gradients: Option<AllGradients>,
 }
 
 /// Gradients of x, the initial state, and the parameters of each direction of each layer: one entry with all gates, or an
 /// entry for each of r, z, n.
-struct Of {
+struct AllGradients {
     inputs: [Tensor<3>; 2],
     parameters: Vec<Vec<([Tensor<2>; 2], [Tensor<1>; 2])>>,
 }
@@ -181,7 +181,7 @@ impl Layer {
         }
     }
 
-    fn take(&self, inputs: [Tensor<3>; 2], from: &mut Gradients) -> Of {
+    fn take(&self, inputs: [Tensor<3>; 2], from: &mut Gradients) -> AllGradients {
         let inputs = inputs.map(|input| {
             let gradient = input.grad_remove(from);
             gradient.unwrap_or_else(|| input.inner().zeros_like())
@@ -195,7 +195,7 @@ impl Layer {
             };
             gates.into_iter().map(gate).collect()
         });
-        Of {
+        AllGradients {
             parameters: gates.collect(),
             inputs,
         }
@@ -269,13 +269,13 @@ impl Layer {
             ("y".to_owned(), floats(y)),
             ("h_n".to_owned(), floats(state)),
         ];
-        let Some(of) = &results.gradients else {
+        let Some(gradients) = &results.gradients else {
             return outputs;
         };
-        let [d_x, d_h0] = &of.inputs;
+        let [d_x, d_h0] = &gradients.inputs;
         outputs.push(("d_x".into(), floats(padded(d_x))));
         outputs.push(("d_h0".into(), floats(d_h0.clone())));
-        for (k, gates) in of.parameters.iter().enumerate() {
+        for (k, gates) in gradients.parameters.iter().enumerate() {
             for (at, side) in ["ih", "hh"].into_iter().enumerate() {
                 let weights = gates.iter();
                 let weights = weights.flat_map(|(w, _)| floats(w[at].clone().transpose()));
@@ -287,7 +287,7 @@ impl Layer {
         outputs
     }
 
-    /// The parameters, as in [`Of`].
+    /// The parameters, as in [`AllGradients`].
     fn parameters(&self) -> Vec<Vec<Gate<'_>>> {
         const BIAS: &str = "the layer has biases";
         fn gates(gru: &Gru) -> Vec<Gate<'_>> {

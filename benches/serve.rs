@@ -29,7 +29,7 @@ pub fn serve(peer: &str) {
                 env!("CARGO_PKG_VERSION")
             };
             protocol::serve(version, |problem, trains| {
-                let layer = prepare(program, &device, dtype, problem, trains)?;
+                let layer = layer(program, &device, dtype, problem, trains)?;
                 if replays {
                     replay(layer, device.clone())
                 } else {
@@ -62,7 +62,7 @@ fn program(peer: &str) -> Result<(Program, Device, DType), String> {
     Ok((program, device(backend)?, dtype))
 }
 
-fn prepare(
+fn layer(
     program: Program,
     device: &Device,
     dtype: DType,

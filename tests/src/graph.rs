@@ -186,7 +186,8 @@ fn step(device: &Device) -> Result<(), String> {
     Ok(())
 }
 
-/// The gradients are recorded. The optimizer's parameters are written into the recorded buffers.
+/// The gradients are recorded. The optimizer's parameters are written into the recorded buffers. All parameters have the
+/// bits of plain steps.
 fn training(device: &Device) -> Result<(), String> {
     let trained = &device.clone().autodiff();
     let (x, block) = (random::<3>("x", [N, T, I], trained), block(trained));
@@ -195,9 +196,11 @@ fn training(device: &Device) -> Result<(), String> {
         GradientsParams::from_grads(loss.backward(), block)
     };
     let parameters = |block: &GruBlock| {
-        let weights = block.weights().into_iter();
-        let all = weights.flat_map(|of| [of.w_ih, Some(of.w_hh)]);
-        all.flatten().flat_map(values).collect::<Vec<_>>()
+        let all = block.weights().into_iter().map(|of| {
+            let weights = [of.w_ih, Some(of.w_hh)].map(|w| w.map(values));
+            (weights, [of.b_ih, of.b_hh].map(|b| b.map(values)))
+        });
+        all.collect::<Vec<_>>()
     };
     let mut adam = AdamConfig::new().init();
     let mut plain = block.clone();
@@ -207,7 +210,6 @@ fn training(device: &Device) -> Result<(), String> {
         plain = adam.step(0.1, plain, of);
         expected.push(parameters(&plain));
     }
-    drop(plain);
     let mut adam = AdamConfig::new().init();
     let recorded = RefCell::new(Some(block));
     let block = || recorded.borrow().clone().expect("a block");

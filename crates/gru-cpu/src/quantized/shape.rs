@@ -1,7 +1,6 @@
 //! The sizes of a packed matrix, and what its product reads and writes.
 
-/// Vectors of a panel: as many sums of a row as hide the latency of an addition, and few enough for four rows
-/// to have their sums in 16 registers.
+/// Vectors of a panel: few enough for four rows, or for one row and two panels, to have their sums in 16 registers.
 pub(super) const VECTORS: usize = 3;
 
 /// Inputs of int8 that share a scale.

@@ -208,7 +208,7 @@ pub(super) trait Dot: Copy {
 }
 
 /// All rows times all panels. A panel stays in the first-level cache while the rows read it. A single row reads two
-/// panels at a time, which have enough sums to hide the latency of an addition.
+/// panels at a time: a word of the row is broadcast once for both, and six sums hide the latency of an addition.
 ///
 /// # Safety
 /// The instruction set is available, and `operands` were checked for its number of lanes.
