@@ -1,6 +1,9 @@
 //! The rows of gate tiles, and what the tiles read and write.
 
-use super::{Part, WriteLines, by_rows::RowMemory, project::InputProduct, weights::ForwardWeights};
+use super::{
+    Part, WriteLines, by_rows::RowMemory, plain_row::PlainStates, project::InputProduct,
+    weights::ForwardWeights,
+};
 use crate::{
     product::{Prefetch, Rows, Strided},
     simd::{Gates, Lanes},
@@ -37,6 +40,12 @@ pub(super) unsafe trait GateRows<E: Lanes> {
 
     /// `g = m ⊙ h₋₁` of a row.
     fn g(&self, row: usize) -> *const E;
+
+    /// The states of a row that is plain, in a pass that computes states.
+    #[inline(always)]
+    fn plain_states(&self, _row: usize) -> Option<PlainStates<E>> {
+        None
+    }
 
     /// What the recurrent product of a tile with so many vectors prefetches.
     #[inline(always)]

@@ -2,9 +2,13 @@
 //! [`GateTiles`] says what "owned" and "complete" cells are.
 
 use super::{
-    by_rows::RowMatrix, gate_rows::GateRows, matrices::LayerMatrices, tile::GateTiles, units,
+    by_rows::RowMatrix, gate_rows::GateRows, matrices::LayerMatrices, plain_row::PlainRow,
+    tile::GateTiles, units,
 };
-use crate::simd::Lanes;
+use crate::simd::{
+    Lanes,
+    way::{CALLED, COARSE, DEFAULT},
+};
 use pulp::Simd;
 use std::ops::Range;
 
@@ -31,14 +35,36 @@ pub(super) trait GatesByRows<E: Lanes>: GateTiles<E> {
         // SAFETY: the caller keeps the same promises.
         unsafe {
             matrices.multiply_state(simd, (rows.clone(), lhs), gates, &units, &cells.memory);
+            let is_quantized = matrices.state.quantized().is_some();
             for row in rows {
-                if cells.gates.are_default() {
-                    self.row::<S, true>(simd, row, of_candidate, panels.clone());
-                } else {
-                    self.row::<S, false>(simd, row, of_candidate, panels.clone());
+                let panels = panels.clone();
+                match (self.plain_row(row), cells.gates.are_default(), is_quantized) {
+                    (Some(plain), true, true) => plain.run::<S, COARSE>(simd, panels),
+                    (Some(plain), true, false) => plain.run::<S, DEFAULT>(simd, panels),
+                    (None, true, true) => {
+                        self.row::<S, COARSE>(simd, row, of_candidate, panels);
+                    }
+                    (None, true, false) => {
+                        self.row::<S, DEFAULT>(simd, row, of_candidate, panels);
+                    }
+                    (_, false, _) => self.row::<S, CALLED>(simd, row, of_candidate, panels),
                 }
             }
         }
+    }
+
+    /// A row whose products are complete, if it is plain.
+    #[inline(always)]
+    fn plain_row(&self, row: usize) -> Option<PlainRow<'_, E>> {
+        let cells = self.cells();
+        self.plain_states(row).map(|states| PlainRow {
+            weights: cells.weights,
+            gates: cells.gates,
+            h: cells.h,
+            p: cells.p.cells.at(self.first_row() + row),
+            q: cells.memory.products.at(row),
+            states,
+        })
     }
 
     /// The gates of some panels of a row, from products in memory.
@@ -46,7 +72,7 @@ pub(super) trait GatesByRows<E: Lanes>: GateTiles<E> {
     /// # Safety
     /// As for [`by_rows`](Self::by_rows), and the products are complete.
     #[inline(always)]
-    unsafe fn row<S: Simd, const DEFAULT: bool>(
+    unsafe fn row<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         row: usize,
@@ -77,16 +103,16 @@ pub(super) trait GatesByRows<E: Lanes>: GateTiles<E> {
                 if of_candidate {
                     let n = E::vadd(simd, plus(b_n, p, 2), read(q, 2));
                     let z = [1, 0].map(|gate| read(p, gate));
-                    self.units_of_candidate::<S, DEFAULT>(simd, n, z, row, units);
+                    self.units_of_candidate::<S, WAY>(simd, n, z, row, units);
                     continue;
                 }
                 let r = plus(plus(b_r, p, 0), q, 0);
                 let z = plus(plus(b_z, p, 1), q, 1);
                 if cells.after {
                     let sums = [r, z, plus(b_hn, q, 2)];
-                    self.units_after::<S, DEFAULT>(simd, sums, plus(b_n, p, 2), row, units);
+                    self.units_after::<S, WAY>(simd, sums, plus(b_n, p, 2), row, units);
                 } else {
-                    let [z, rest] = self.units_before::<S, DEFAULT>(simd, [r, z], row, units);
+                    let [z, rest] = self.units_before::<S, WAY>(simd, [r, z], row, units);
                     write(0, rest);
                     write(1, z);
                 }

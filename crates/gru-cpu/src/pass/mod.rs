@@ -16,8 +16,10 @@ mod forward;
 mod gate_rows;
 mod gates_by_rows;
 mod matrices;
+mod plain_row;
 mod prepared;
 mod project;
+mod quantized_step;
 mod tile;
 mod weights;
 

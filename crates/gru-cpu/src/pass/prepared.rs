@@ -162,8 +162,16 @@ impl<'a> PreparedLayer<'a> {
             .weights
             .chain(&sizes, update, Direction::Forward, &sequence);
         if let Some(chain) = chain {
-            run_chains(&self.machine, &sizes, x, &[chain], new);
-        } else if !new.is_empty() {
+            return run_chains(&self.machine, &sizes, x, &[chain], new);
+        }
+        let is_plain = memory.zoneout.is_none() && self.spec.clip_state.is_none();
+        let how = (&self.machine, &self.gates, update);
+        let is_done = n == 1
+            && is_plain
+            && self
+                .weights
+                .quantized_step(how, [x, h], new, &mut memory.scratch);
+        if !is_done && !new.is_empty() {
             let (gru, inputs) = (self.gru(Order::default(), [n, 1]), inputs(sequence));
             let new = Rows::new(new, self.h);
             self.pass(&gru, &inputs, new, &[]).step(&mut memory.scratch);

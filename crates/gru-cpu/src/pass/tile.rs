@@ -8,7 +8,10 @@
 use super::{Part, WriteLines, gate_rows::GateRows, project::slot_of, units};
 use crate::{
     product::{Lhs, Prefetch, Product, ROWS, Strided, SumOrder, Sums},
-    simd::Lanes,
+    simd::{
+        Lanes,
+        way::{CALLED, DEFAULT},
+    },
     threads::Tile,
     tuning::CANDIDATE_VECTORS,
 };
@@ -94,9 +97,9 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         // SAFETY: the caller keeps the same promises.
         unsafe {
             if self.cells().gates.are_default() {
-                self.finish_after::<S, true>(simd, sums, tile, panel)
+                self.finish_after::<S, DEFAULT>(simd, sums, tile, panel)
             } else {
-                self.finish_after::<S, false>(simd, sums, tile, panel)
+                self.finish_after::<S, CALLED>(simd, sums, tile, panel)
             }
         }
     }
@@ -106,7 +109,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// # Safety
     /// As for [`tile_after`](Self::tile_after).
     #[inline(always)]
-    unsafe fn finish_after<S: Simd, const DEFAULT: bool>(
+    unsafe fn finish_after<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         sums: &Sums<E, S>,
@@ -119,7 +122,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
             // SAFETY: this panel of `p` is complete, and these units are owned.
             unsafe {
                 let p_n = slot_of::<E, S>(simd, p.at(m), 2);
-                self.units_after::<S, DEFAULT>(simd, sums, p_n, tile.first + m, &units);
+                self.units_after::<S, WAY>(simd, sums, p_n, tile.first + m, &units);
             }
         }
     }
@@ -129,7 +132,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// # Safety
     /// These units are owned.
     #[inline(always)]
-    unsafe fn units_after<S: Simd, const DEFAULT: bool>(
+    unsafe fn units_after<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         [r, z, q]: [E::V<S>; 3],
@@ -138,9 +141,9 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         units: &Range<usize>,
     ) {
         let gates = self.cells().gates;
-        let r = gates.reset::<S, DEFAULT>(simd, r);
-        let z = gates.update::<S, DEFAULT>(simd, z);
-        let n = gates.candidate::<S, DEFAULT>(simd, E::vfma(simd, r, q, p_n));
+        let r = gates.reset::<S, WAY>(simd, r);
+        let z = gates.update::<S, WAY>(simd, z);
+        let n = gates.candidate::<S, WAY>(simd, E::vfma(simd, r, q, p_n));
         // SAFETY: the caller keeps the same promise.
         unsafe {
             self.new_state(simd, z, n, row, units);
@@ -162,9 +165,9 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
             self.start_with_p(simd, &mut sums, tile, panel);
             self.add_recurrent_product::<S, 2>(simd, &mut sums, part);
             if self.cells().gates.are_default() {
-                self.finish_before::<S, true>(simd, &sums, tile, panel)
+                self.finish_before::<S, DEFAULT>(simd, &sums, tile, panel)
             } else {
-                self.finish_before::<S, false>(simd, &sums, tile, panel)
+                self.finish_before::<S, CALLED>(simd, &sums, tile, panel)
             }
         }
     }
@@ -174,7 +177,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// # Safety
     /// As for [`tile_before`](Self::tile_before).
     #[inline(always)]
-    unsafe fn finish_before<S: Simd, const DEFAULT: bool>(
+    unsafe fn finish_before<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         sums: &Sums<E, S>,
@@ -188,7 +191,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
             // SAFETY: `g` is complete; this panel of `p` and these units of `rg` are owned.
             unsafe {
                 let row = tile.first + m;
-                let [z, rest] = self.units_before::<S, DEFAULT>(simd, [r, z], row, &units);
+                let [z, rest] = self.units_before::<S, WAY>(simd, [r, z], row, &units);
                 // The input products of r and z are not read again.
                 E::store(simd, p.at(m), rest);
                 E::store(simd, p.at(m).add(lanes), z);
@@ -201,7 +204,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// # Safety
     /// `g` is complete, and these units are owned.
     #[inline(always)]
-    unsafe fn units_before<S: Simd, const DEFAULT: bool>(
+    unsafe fn units_before<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         [r, z]: [E::V<S>; 2],
@@ -209,8 +212,8 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         units: &Range<usize>,
     ) -> [E::V<S>; 2] {
         let gates = self.cells().gates;
-        let r = gates.reset::<S, DEFAULT>(simd, r);
-        let z = gates.update::<S, DEFAULT>(simd, z);
+        let r = gates.reset::<S, WAY>(simd, r);
+        let z = gates.update::<S, WAY>(simd, z);
         // SAFETY: the caller keeps the same promises.
         unsafe {
             let g = self.g(row).add(units.start);
@@ -261,9 +264,9 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
             // SAFETY: the caller keeps the same promises.
             unsafe {
                 if self.cells().gates.are_default() {
-                    self.finish_candidate::<S, true>(simd, &sums, at, tile, vector)
+                    self.finish_candidate::<S, DEFAULT>(simd, &sums, at, tile, vector)
                 } else {
-                    self.finish_candidate::<S, false>(simd, &sums, at, tile, vector)
+                    self.finish_candidate::<S, CALLED>(simd, &sums, at, tile, vector)
                 }
             }
         }
@@ -274,7 +277,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// # Safety
     /// As for [`tile_of_candidate`](Self::tile_of_candidate).
     #[inline(always)]
-    unsafe fn finish_candidate<S: Simd, const DEFAULT: bool>(
+    unsafe fn finish_candidate<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         sums: &Sums<E, S>,
@@ -289,7 +292,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
             unsafe {
                 let z = [1, 0].map(|slot| slot_of::<E, S>(simd, p.at(m), slot));
                 let row = tile.first + m;
-                self.units_of_candidate::<S, DEFAULT>(simd, sums[at], z, row, &units);
+                self.units_of_candidate::<S, WAY>(simd, sums[at], z, row, &units);
             }
         }
     }
@@ -299,7 +302,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// # Safety
     /// These units are owned.
     #[inline(always)]
-    unsafe fn units_of_candidate<S: Simd, const DEFAULT: bool>(
+    unsafe fn units_of_candidate<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         n: E::V<S>,
@@ -307,7 +310,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         row: usize,
         units: &Range<usize>,
     ) {
-        let n = self.cells().gates.candidate::<S, DEFAULT>(simd, n);
+        let n = self.cells().gates.candidate::<S, WAY>(simd, n);
         // SAFETY: the caller keeps the same promise.
         unsafe {
             self.new_state(simd, z, n, row, units);

@@ -2,9 +2,10 @@
 
 use super::{
     bf16::{self, Bf16},
-    dot::{ByteOrder, Dots, Signs, Storage},
-    encode::{Encode, Scale},
-    shape::{BYTES, GROUP, GROUP_WORDS, MatrixShape, Multiplication},
+    dot::{ByteOrder, Dots, Storage},
+    encode::Encode,
+    integers::Integers,
+    shape::{BYTES, MatrixShape, Multiplication},
 };
 use crate::{product::Buffer, simd::Machine, spec::Precision};
 use std::ops::Range;
@@ -23,7 +24,7 @@ pub(crate) struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    fn at(&self, k: usize, column: usize) -> f32 {
+    pub(super) fn at(&self, k: usize, column: usize) -> f32 {
         self.elements[k * self.stride + self.first + column]
     }
 }
@@ -59,6 +60,9 @@ impl Energy {
 /// A matrix whose products with rows are written to memory. A trait, because quantized weights exist in float32 only, and
 /// the passes do not know that their `E` is `f32`.
 pub(crate) trait RowProduct<E>: Send + Sync {
+    /// Elements of a row of the left side.
+    fn k(&self) -> usize;
+
     /// Elements of a row of results: the columns with padding.
     fn columns(&self) -> usize;
 
@@ -126,23 +130,27 @@ impl Matrix {
 
     pub(super) fn int8(machine: Machine, dots: Dots, from: Columns<'_>) -> Self {
         assert!(dots.is_available(), "{dots:?} is not available");
+        let all = Integers::of(&from);
+        let dots = dots.of_weights(&all);
         let storage = dots.storage();
-        let shape = MatrixShape::int8(from.k, from.count, storage.lanes);
+        let shape = MatrixShape::int8(from.k, from.count, storage, all.group);
         let width = shape.panel_columns();
+        let of_group = (shape.group_words + shape.vectors_besides_words()) * width;
         Self::packed(machine, Some(dots), from, shape, |panel, to, energy| {
-            // A group is its words and its scales.
-            for (group, to) in to.chunks_mut((GROUP_WORDS + 1) * width).enumerate() {
-                let ks = group * GROUP..from.k.min((group + 1) * GROUP);
+            for (group, to) in to.chunks_mut(of_group).enumerate() {
                 let (words, scales) = to.split_at_mut(to.len() - width);
+                let (sums, words) = words.split_at_mut(usize::from(shape.has_first_sums) * width);
                 for (column, at) in columns_of(panel, width, from.count) {
-                    let weight = |k| from.at(k, column);
-                    let scale = Scale::of_weights(ks.clone().map(weight));
-                    scales[at] = scale.step.to_bits();
-                    for (place, k) in ks.clone().enumerate() {
-                        let q = scale.round(weight(k));
+                    let (integers, step) = all.group(column, group);
+                    scales[at] = step.to_bits();
+                    if let Some(sum) = sums.get_mut(at) {
+                        *sum = storage.signs.first_sum_of_w(integers) as u32;
+                    }
+                    for (place, &q) in integers.iter().enumerate() {
                         let word = place / BYTES * width;
-                        storage.store(&mut words[word..][..width], at, place % BYTES, q as i8);
-                        energy.add(weight(k), f32::from(q as i8) * scale.step);
+                        storage.store(&mut words[word..][..width], at, place % BYTES, q);
+                        let exact = from.at(group * all.group + place, column);
+                        energy.add(exact, f32::from(q) * step);
                     }
                 }
             }
@@ -185,6 +193,7 @@ impl Matrix {
             Some(dots) => self.machine.arch.dispatch(Encode {
                 x,
                 signs: dots.storage().signs,
+                groups: self.shape.groups,
                 to,
             }),
         }
@@ -209,6 +218,10 @@ impl Matrix {
 }
 
 impl RowProduct<f32> for Matrix {
+    fn k(&self) -> usize {
+        self.k
+    }
+
     fn columns(&self) -> usize {
         self.shape.columns()
     }
@@ -263,10 +276,7 @@ impl Storage {
         };
         let word = &mut vectors[vector + place / BYTES];
         let mut bytes = word.to_ne_bytes();
-        bytes[place % BYTES] = match self.signs {
-            Signs::Weights => (q as u8).wrapping_add(128),
-            Signs::Both | Signs::Inputs => q as u8,
-        };
+        bytes[place % BYTES] = self.signs.byte_of_w(q);
         *word = u32::from_ne_bytes(bytes);
     }
 }

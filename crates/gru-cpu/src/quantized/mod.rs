@@ -6,20 +6,22 @@
 //!
 //! # Equal bits
 //!
-//! An int8 product has the same bits on every instruction set: sums of 64 products are exact integers, and
+//! An int8 product has the same bits on every instruction set: sums of a group are exact integers, and
 //! they are scaled by a multiplication and added by an addition, without a fused multiply-add. A bfloat16
 //! product adds in the same order everywhere. It has the same bits on all instruction sets with a fused
 //! multiply-add, and on all without one.
 //!
 //! - `matrix`: a weight matrix and its product.
 //! - `shape`: sizes of packed matrices, and operands.
-//! - `encode`: rounding to int8, and the left side of a product.
+//! - `integers`: rounding to int8.
+//! - `encode`: the left side of a product.
 //! - `bf16`: the product of bfloat16, in `pulp`.
 //! - `dot`: the product of int8. `pulp` has no products of bytes, so each instruction set has its own file.
 
 mod bf16;
 mod dot;
 mod encode;
+mod integers;
 mod matrix;
 mod shape;
 #[cfg(test)]

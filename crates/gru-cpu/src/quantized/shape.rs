@@ -1,9 +1,11 @@
 //! The sizes of a packed matrix, and what its product reads and writes.
 
+use super::dot::{Signs, Storage};
+
 /// Vectors of a panel: few enough for four rows, or for one row and two panels, to have their sums in 16 registers.
 pub(super) const VECTORS: usize = 3;
 
-/// Inputs of int8 that share a scale.
+/// Inputs of int8 that share a scale, unless a column has one scale.
 pub(super) const GROUP: usize = 64;
 
 /// Bytes of a word: inputs that one instruction multiplies.
@@ -15,15 +17,20 @@ pub(super) const GROUP_WORDS: usize = GROUP / BYTES;
 /// The sizes of a packed matrix.
 ///
 /// A panel has [`VECTORS`] vectors of columns. For each word of inputs it stores these vectors; a word holds
-/// two bfloat16 or four int8 of successive inputs. int8 also has a vector of scales after each group.
+/// two bfloat16 or four int8 of successive inputs. int8 also has a vector of scales after each group, and may have a
+/// vector of first sums before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MatrixShape {
     /// Columns of a vector.
     pub(super) lanes: usize,
     /// Words of a column.
     pub(super) words: usize,
+    /// Words of a group. The last one may have fewer.
+    pub(super) group_words: usize,
     /// Scales of a column.
     pub(super) groups: usize,
+    /// Whether a column has the sums at which the dot products of its groups start.
+    pub(super) has_first_sums: bool,
     pub(super) panels: usize,
 }
 
@@ -32,18 +39,24 @@ impl MatrixShape {
         Self {
             lanes,
             words: k.div_ceil(2),
+            group_words: 0,
             groups: 0,
+            has_first_sums: false,
             panels: columns.div_ceil(VECTORS * lanes),
         }
     }
 
-    pub(super) fn int8(k: usize, columns: usize, lanes: usize) -> Self {
+    /// `group` inputs share a scale.
+    pub(super) fn int8(k: usize, columns: usize, storage: Storage, group: usize) -> Self {
+        let Storage { lanes, signs, .. } = storage;
         // Without inputs a product reads zeros.
         let words = k.max(1).div_ceil(BYTES);
         Self {
             lanes,
             words,
-            groups: words.div_ceil(GROUP_WORDS),
+            group_words: group.div_ceil(BYTES),
+            groups: words.div_ceil(group.div_ceil(BYTES)),
+            has_first_sums: signs == Signs::Offset,
             panels: columns.div_ceil(VECTORS * lanes),
         }
     }
@@ -60,7 +73,12 @@ impl MatrixShape {
 
     /// Words of a panel.
     pub(super) fn panel_words(&self) -> usize {
-        self.panel_columns() * (self.words + self.groups)
+        self.panel_columns() * (self.words + self.groups * self.vectors_besides_words())
+    }
+
+    /// Vectors of a group for each vector of columns, besides its words: scales and first sums.
+    pub(super) fn vectors_besides_words(&self) -> usize {
+        1 + usize::from(self.has_first_sums)
     }
 
     /// Words of an encoded row.

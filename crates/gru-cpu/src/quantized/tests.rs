@@ -1,6 +1,6 @@
 //! Products of every instruction set, compared bit by bit with a reference that is written from the definition.
 
-use super::{Columns, Matrix, RowProduct, bf16, dot::Dots};
+use super::{Columns, Matrix, RowProduct, bf16, dot::Dots, integers::Integers};
 use crate::{
     simd::{Isa, Machine},
     spec::Precision,
@@ -54,15 +54,19 @@ impl Factors {
         &mut self.wide[k * (BEFORE + self.columns + 1) + BEFORE + column]
     }
 
-    /// The products of a packed matrix, with some space between the rows of results, by row and column.
-    fn products(&self, pack: impl Fn(Columns<'_>) -> Matrix) -> Vec<(usize, usize, f32)> {
-        let matrix = pack(Columns {
+    fn from(&self) -> Columns<'_> {
+        Columns {
             elements: &self.wide,
             stride: BEFORE + self.columns + 1,
             first: BEFORE,
             count: self.columns,
             k: self.k,
-        });
+        }
+    }
+
+    /// The products of a packed matrix, with some space between the rows of results, by row and column.
+    fn products(&self, pack: impl Fn(Columns<'_>) -> Matrix) -> Vec<(usize, usize, f32)> {
+        let matrix = pack(self.from());
         let (count, to_row) = (self.x.len() / self.k, |row: usize| {
             self.x[row * self.k..].as_ptr()
         });
@@ -85,13 +89,27 @@ impl Factors {
         self.products(|columns| Matrix::int8(machine, dots, columns))
     }
 
+    fn column(&mut self, column: usize) -> Vec<f32> {
+        (0..self.k).map(|k| *self.w(k, column)).collect()
+    }
+
+    /// Weights that share a scale: 64, or all if all columns are integers times a scale.
+    fn group(&mut self) -> usize {
+        let mut columns = (0..self.columns).map(|column| self.column(column));
+        if columns.all(|column| exact_steps(&column).is_some()) {
+            self.k
+        } else {
+            64
+        }
+    }
+
     /// The definition of an int8 product: exact sums of a group, then one multiplication and one addition.
-    fn int8_reference(&mut self, row: usize, column: usize) -> f32 {
-        let weights: Vec<f32> = (0..self.k).map(|k| *self.w(k, column)).collect();
-        let (x, step) = quantize(&self.x[row * self.k..][..self.k]);
+    fn int8_reference(&mut self, group: usize, row: usize, column: usize) -> f32 {
+        let weights = self.column(column);
+        let (x, step) = quantize(&self.x[row * self.k..][..self.k], 127.0);
         let mut sum = 0.0f32;
-        for (w, x) in weights.chunks(64).zip(x.chunks(64)) {
-            let (w, scale) = quantize_weights(w);
+        for (w, x) in weights.chunks(group).zip(x.chunks(group)) {
+            let (w, scale) = quantize(w, exact_steps(w).unwrap_or(127.0));
             let dot: i32 = w.iter().zip(x).map(|(w, x)| w * x).sum();
             sum += dot as f32 * scale;
         }
@@ -99,25 +117,21 @@ impl Factors {
     }
 }
 
-/// Integers and their step: the largest is 127 steps.
-fn quantize(values: &[f32]) -> (Vec<i32>, f32) {
-    quantize_with(values, 127.0)
-}
-
-/// Weights that are multiples of a step are kept.
-fn quantize_weights(values: &[f32]) -> (Vec<i32>, f32) {
+/// The size of the largest value in steps, if all are multiples of a step.
+fn exact_steps(values: &[f32]) -> Option<f32> {
     let largest = values
         .iter()
         .fold(0.0f64, |m, &v| m.max(f64::from(v).abs()));
-    let is_exact = |steps: &f64| {
-        let all = values.iter().map(|&v| f64::from(v) * steps / largest);
-        all.into_iter().all(|v| (v - v.round()).abs() < 6.1e-5)
+    let is_exact = |steps: &i16| {
+        let per_unit = f64::from(*steps) / largest;
+        let mut all = values.iter().map(|&v| f64::from(v) * per_unit);
+        all.all(|v| (v - v.round()).abs() < 6.1e-5)
     };
-    let exact = (1..=127).rev().map(f64::from).find(is_exact);
-    quantize_with(values, exact.unwrap_or(127.0) as f32)
+    (1..=127).find(is_exact).map(f32::from)
 }
 
-fn quantize_with(values: &[f32], steps: f32) -> (Vec<i32>, f32) {
+/// Integers and their step: the largest is this number of steps.
+fn quantize(values: &[f32], steps: f32) -> (Vec<i32>, f32) {
     let largest = values.iter().fold(0.0f32, |m, v| m.max(v.abs()));
     if largest == 0.0 {
         return (vec![0; values.len()], 0.0);
@@ -156,60 +170,68 @@ fn isas() -> impl Iterator<Item = Isa> {
 #[test]
 fn int8_products_have_the_same_bits_on_every_instruction_set() {
     for shape in SHAPES {
-        let mut factors = Factors::new(shape);
-        for dots in dots() {
-            for isa in isas() {
-                let got = isa.run(|| factors.int8(Machine::here::<f32>(), dots));
-                for (row, column, v) in got {
-                    let expected = factors.int8_reference(row, column);
-                    let id = format!("{shape:?}, {dots:?}, {isa:?}: {v}, expected {expected}");
-                    assert_eq!(v.to_bits(), expected.to_bits(), "{id}");
-                }
+        equals_its_definition(Factors::new(shape), &format!("{shape:?}"));
+    }
+}
+
+/// The products of every instruction set.
+fn equals_its_definition(mut factors: Factors, id: &str) {
+    let group = factors.group();
+    for dots in dots() {
+        for isa in isas() {
+            let got = isa.run(|| factors.int8(Machine::here::<f32>(), dots));
+            for (row, column, v) in got {
+                let expected = factors.int8_reference(group, row, column);
+                let id = format!("{id}, {dots:?}, {isa:?}: {v}, expected {expected}");
+                assert_eq!(v.to_bits(), expected.to_bits(), "{id}");
             }
         }
     }
 }
 
-/// Weights of another program that are integers times a scale for each output.
+/// Weights of another program that are integers times a scale for each output. With the smaller ones, pairs are small.
 #[test]
 fn weights_of_8_bits_keep_their_integers() {
-    for (k, columns, rows) in SHAPES {
-        let mut factors = Factors::new((k, columns, rows));
+    for (shape, largest) in SHAPES
+        .into_iter()
+        .flat_map(|shape| [(shape, 127.0), (shape, 64.0)])
+    {
+        let mut factors = Factors::new(shape);
         let mut random = SplitMix64(7);
-        for column in 0..columns {
+        for column in 0..factors.columns {
             let scale = (0.01 + random.uniform(1.0).abs()) as f32;
-            for at in 0..k {
-                *factors.w(at, column) = (random.uniform(1.0) * 93.0).round() as f32 * scale;
+            for at in 0..factors.k {
+                *factors.w(at, column) = (random.uniform(1.0) * largest).round() as f32 * scale;
             }
         }
-        let columns = Columns {
-            elements: &factors.wide,
-            stride: BEFORE + columns + 1,
-            first: BEFORE,
-            count: columns,
-            k,
-        };
-        let matrix = Matrix::int8(Machine::here::<f32>(), Dots::Scalar, columns);
+        let all = Integers::of(&factors.from());
+        assert!(all.group >= factors.k, "{shape:?}");
+        if largest == 64.0 {
+            assert_eq!(Dots::Avx2.of_weights(&all), Dots::Avx2Small, "{shape:?}");
+        }
+        let matrix = Matrix::int8(Machine::here::<f32>(), Dots::Scalar, factors.from());
         let db = matrix.energy().db();
-        assert!(db.is_none_or(|db| db > 120.0), "{k}: {db:?} dB");
+        assert!(db.is_none_or(|db| db > 120.0), "{shape:?}: {db:?} dB");
+        equals_its_definition(factors, &format!("{shape:?}, {largest}"));
     }
 }
 
+/// ±3 and the weights of even inputs are 127 steps each. The others are as many, or as many as in small pairs.
 #[test]
 fn the_largest_integers_do_not_overflow() {
-    for sign in [1.0f32, -1.0] {
+    for (sign, steps) in [(1.0f32, 127u8), (-1.0, 127), (1.0, 2), (-1.0, 2)] {
         for k in [64, 200] {
-            // 0.75 and ±3 are 127 steps each.
             let mut factors = Factors::new((k, 30, 5));
-            factors.wide.fill(0.75);
-            factors.x.fill(sign * 3.0);
-            let expected = factors.int8_reference(0, 0);
-            assert!((f64::from(expected) - f64::from(sign) * 2.25 * k as f64).abs() < 1e-3);
-            for dots in dots() {
-                for (.., v) in factors.int8(Machine::here::<f32>(), dots) {
-                    assert_eq!(v.to_bits(), expected.to_bits(), "{dots:?}");
-                }
+            for (at, column) in (0..k).flat_map(|at| (0..30).map(move |column| (at, column))) {
+                let steps = if at % 2 == 0 { 127 } else { steps };
+                *factors.w(at, column) = 0.75 * f32::from(steps) / 127.0;
             }
+            factors.x.fill(sign * 3.0);
+            let pair = 0.75 * (1.0 + f64::from(steps) / 127.0);
+            let expected = f64::from(sign) * 3.0 * pair * k as f64 / 2.0;
+            let got = factors.int8_reference(k, 0, 0);
+            assert!((f64::from(got) - expected).abs() < 1e-3);
+            equals_its_definition(factors, &format!("{sign}, {steps}, {k}"));
         }
     }
 }

@@ -1,9 +1,23 @@
 //! Every activation on vectors, and its slope as a function of its output, for all instruction sets and both float
 //! types. [`Activation`] defines them.
 
-use super::{Lanes, Machine, math::ln_1p};
+use super::{
+    Lanes, Machine,
+    math::{coarse_sigmoid, coarse_tanh, ln_1p},
+};
 use crate::spec::{Activation, Activations, GruSpec};
 use pulp::{Simd, WithSimd};
+
+/// The ways in which gates are computed, for const generics.
+pub(crate) mod way {
+    /// Any activations, as function calls.
+    pub(crate) const CALLED: u8 = 0;
+    /// σ, σ and tanh without a clip, inlined into the caller's loop.
+    pub(crate) const DEFAULT: u8 = 1;
+    /// As `DEFAULT`, with errors of r and n of at most 2⁻²⁰: for quantized weights. A small 1 − z decides how long a state
+    /// lasts, so z is as precise as always.
+    pub(crate) const COARSE: u8 = 2;
+}
 
 /// The three gates of a spec.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +50,7 @@ impl<E: Lanes> Gates<E> {
         }
     }
 
-    /// Whether they are σ, σ and tanh without a clip. With `DEFAULT` these are inlined into the caller's loop; all
-    /// others are function calls.
+    /// Whether they are σ, σ and tanh without a clip.
     #[inline(always)]
     pub(crate) fn are_default(&self) -> bool {
         self.is_default
@@ -45,19 +58,19 @@ impl<E: Lanes> Gates<E> {
 
     /// r from its pre-activation.
     #[inline(always)]
-    pub(crate) fn reset<S: Simd, const DEFAULT: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        if DEFAULT {
-            E::vsigmoid(simd, a).0
-        } else {
-            self.gates[0].called::<S, false>(simd, a)
+    pub(crate) fn reset<S: Simd, const WAY: u8>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        match WAY {
+            way::DEFAULT => E::vsigmoid(simd, a).0,
+            way::COARSE => coarse_sigmoid::<E, S>(simd, a),
+            _ => self.gates[0].called::<S, false>(simd, a),
         }
     }
 
     /// z and 1 − z from the pre-activation of z.
     #[inline(always)]
-    pub(crate) fn update<S: Simd, const DEFAULT: bool>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
+    pub(crate) fn update<S: Simd, const WAY: u8>(&self, simd: S, a: E::V<S>) -> [E::V<S>; 2] {
         let gate = &self.gates[1];
-        if DEFAULT {
+        if WAY != way::CALLED {
             E::vsigmoid(simd, a).into()
         } else if matches!(gate.activation, Activation::Sigmoid) {
             E::vsigmoid(simd, gate.clipped(simd, a)).into()
@@ -69,17 +82,17 @@ impl<E: Lanes> Gates<E> {
 
     /// n from its pre-activation.
     #[inline(always)]
-    pub(crate) fn candidate<S: Simd, const DEFAULT: bool>(&self, simd: S, a: E::V<S>) -> E::V<S> {
-        if DEFAULT {
-            E::vtanh(simd, a)
-        } else {
-            self.gates[2].called::<S, false>(simd, a)
+    pub(crate) fn candidate<S: Simd, const WAY: u8>(&self, simd: S, a: E::V<S>) -> E::V<S> {
+        match WAY {
+            way::DEFAULT => E::vtanh(simd, a),
+            way::COARSE => coarse_tanh::<E, S>(simd, a),
+            _ => self.gates[2].called::<S, false>(simd, a),
         }
     }
 
     /// The slope of gate r, z or n (0, 1, 2) from its output.
     #[inline(always)]
-    pub(crate) fn slope<S: Simd, const DEFAULT: bool>(
+    pub(crate) fn slope<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         gate: usize,
@@ -87,7 +100,7 @@ impl<E: Lanes> Gates<E> {
     ) -> E::V<S> {
         let one = E::real(simd, 1.0);
         match gate {
-            _ if !DEFAULT => self.gates[gate].called::<S, true>(simd, y),
+            _ if WAY == way::CALLED => self.gates[gate].called::<S, true>(simd, y),
             2 => E::vsub(simd, one, E::vmul(simd, y, y)),
             _ => E::vmul(simd, y, E::vsub(simd, one, y)),
         }

@@ -10,7 +10,7 @@ mod math;
 
 pub use self::isa::Isa;
 pub(crate) use self::{
-    gate::{Gates, clip},
+    gate::{Gates, clip, way},
     isa::Machine,
     lanes::Lanes,
 };

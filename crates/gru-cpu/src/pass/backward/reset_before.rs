@@ -41,7 +41,7 @@ impl<E: Lanes> Step<'_, '_, E> {
     /// # Safety
     /// These units of the row belong to this thread until the next barrier.
     #[inline(always)]
-    pub(super) unsafe fn through_reset<S: Simd, const DEFAULT: bool>(
+    pub(super) unsafe fn through_reset<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         n: usize,
@@ -66,7 +66,7 @@ impl<E: Lanes> Step<'_, '_, E> {
             let mut dr = E::vmul(
                 simd,
                 E::vmul(simd, d, g),
-                pass.gates.slope::<S, DEFAULT>(simd, 0, r),
+                pass.gates.slope::<S, WAY>(simd, 0, r),
             );
             // The gates of a skipped row have no meaning, and its state has no effect.
             if is_skipped {

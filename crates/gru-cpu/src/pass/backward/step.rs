@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     product::{Sums, prefetch_to_read},
-    simd::Lanes,
+    simd::{
+        Lanes,
+        way::{CALLED, DEFAULT},
+    },
     spec::Update,
     threads::{Member, Tile, acting, tiles},
     tuning::{BARRIER_BACK_FROM, ROWS_AHEAD, VECTORS_BACK},
@@ -53,9 +56,9 @@ impl<E: Lanes> Pass<'_, E> {
                 // SAFETY: these rows and units belong to this thread.
                 unsafe {
                     if pass.gates.are_default() {
-                        step.through_gates::<S, true>(simd, n, &rows, &units)
+                        step.through_gates::<S, DEFAULT>(simd, n, &rows, &units)
                     } else {
-                        step.through_gates::<S, false>(simd, n, &rows, &units)
+                        step.through_gates::<S, CALLED>(simd, n, &rows, &units)
                     }
                 }
             }
@@ -72,9 +75,9 @@ impl<E: Lanes> Pass<'_, E> {
                     // SAFETY: these rows and units belong to this thread.
                     unsafe {
                         if pass.gates.are_default() {
-                            step.through_reset::<S, true>(simd, n, &units)
+                            step.through_reset::<S, DEFAULT>(simd, n, &units)
                         } else {
-                            step.through_reset::<S, false>(simd, n, &units)
+                            step.through_reset::<S, CALLED>(simd, n, &units)
                         }
                     }
                 }
@@ -183,7 +186,7 @@ impl<E: Lanes> Step<'_, '_, E> {
     /// # Safety
     /// These units of the row belong to this thread until the next barrier.
     #[inline(always)]
-    unsafe fn through_gates<S: Simd, const DEFAULT: bool>(
+    unsafe fn through_gates<S: Simd, const WAY: u8>(
         &self,
         simd: S,
         n: usize,
@@ -195,7 +198,7 @@ impl<E: Lanes> Step<'_, '_, E> {
         let is_skipped = call.is_skipped(place);
         let previous = pass.previous(n, self.s);
         let gates = self.gates(n);
-        let slope = |gate: usize, y| pass.gates.slope::<S, DEFAULT>(simd, gate, y);
+        let slope = |gate: usize, y| pass.gates.slope::<S, WAY>(simd, gate, y);
         let (zero, one) = (E::real(simd, 0.0), E::real(simd, 1.0));
         let distance = pass.d.gate_distance();
         let ahead = self.row_ahead(n, rows);

@@ -164,6 +164,12 @@ pub(super) struct Scratch<E> {
 }
 
 impl<E: Lanes> Scratch<E> {
+    /// The memory of one row: its products of the input and of the state, and an encoded row.
+    pub(super) fn of_row(&mut self) -> ([&mut [E]; 2], &mut [u32]) {
+        let products = [self.p.as_mut(), self.products.as_mut()];
+        (products, self.encoded.words_mut())
+    }
+
     pub(super) fn new(pass: &Pass<'_, E>, rows: usize) -> Self {
         let (call, panels) = (&pass.call, pass.weights.panels());
         let of_round = pass.steps(rows) * rows;

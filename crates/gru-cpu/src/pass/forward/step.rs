@@ -5,6 +5,7 @@ use super::{
         Part, WriteLines,
         gate_rows::{GateCells, GateRows},
         next,
+        plain_row::{PlainStates, blend},
         project::RoundRows,
         tile::GateTiles,
         weights::Matrices,
@@ -14,7 +15,6 @@ use super::{
 use crate::{
     product::{Prefetch, Strided, Sums},
     simd::{Lanes, clip},
-    spec::Update,
     threads::Tile,
     tuning::{PANELS_OF_A_ROW, PREFETCH_FROM},
 };
@@ -83,6 +83,15 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     fn starts(&self, row: usize) -> bool {
         let n = self.group.rows.start + row;
         self.group.pass.call.starts(n, self.s)
+    }
+
+    /// The previous state of a row.
+    #[inline(always)]
+    fn previous(&self, row: usize) -> &Strided<'b, E> {
+        match &self.start {
+            Some([start, _]) if self.starts(row) => start,
+            _ => &self.previous,
+        }
     }
 
     /// Some panels of the only row. All products come before the gates: a gate is a chain of dependent
@@ -203,27 +212,30 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         }
     }
 
-    /// The blend is two products, and not `n + z ⊙ (h₋₁ − n)`, which rounds a state that z = 1 keeps.
+    #[inline(always)]
+    fn plain_states(&self, row: usize) -> Option<PlainStates<E>> {
+        let (group, update) = (self.group, self.group.pass.call.spec.update);
+        let is_plain = group.is_plain && self.next_source.is_none() && self.saved.is_none();
+        (is_plain && group.cells.after).then(|| PlainStates {
+            old: self.previous(row).at(row).cast_const(),
+            new: self.states.at(row),
+            update,
+        })
+    }
+
     #[inline(always)]
     unsafe fn new_state<S: Simd>(
         &self,
         simd: S,
-        [z, rest]: [E::V<S>; 2],
+        z: [E::V<S>; 2],
         n: E::V<S>,
         row: usize,
         units: &Range<usize>,
     ) {
         let call = &self.group.pass.call;
-        let previous = match &self.start {
-            Some([previous, _]) if self.starts(row) => previous,
-            _ => &self.previous,
-        };
         // SAFETY: the previous state is complete, and no thread writes it again.
-        let old = E::read(simd, unsafe { previous.cells(row, units) });
-        let new = match call.spec.update {
-            Update::Keeps => E::vfma(simd, z, old, E::vmul(simd, rest, n)),
-            Update::Takes => E::vfma(simd, z, n, E::vmul(simd, rest, old)),
-        };
+        let old = E::read(simd, unsafe { self.previous(row).cells(row, units) });
+        let new = blend::<E, S>(simd, call.spec.update, z, old, n);
         let new = if self.group.is_plain {
             E::without_subnormals(simd, new)
         } else {

@@ -13,7 +13,10 @@ mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use super::shape::{Addresses, GROUP_WORDS, MatrixShape, Multiplication, VECTORS};
+use super::{
+    integers::{Integers, LARGEST},
+    shape::{Addresses, MatrixShape, Multiplication, VECTORS},
+};
 use crate::simd::Machine;
 
 /// An instruction set for dot products of bytes.
@@ -24,6 +27,8 @@ pub(super) enum Dots {
     Scalar,
     /// AVX2.
     Avx2,
+    /// AVX2, for weights whose [pairs are small](Integers::pairs_are_small).
+    Avx2Small,
     /// AVX2 with AVX-VNNI.
     AvxVnni,
     /// AVX-512 with VNNI.
@@ -55,18 +60,43 @@ pub(super) enum Signs {
     /// They multiply |x|, and the inverted bits of w where x is negative: −x·(−w − 1) = x·w + x. Sums start at the sum of
     /// the sizes of negative x.
     Inputs,
+    /// They multiply an unsigned x + 127, and small w. Sums start at −127·Σw.
+    Offset,
 }
 
 impl Signs {
-    /// What a sum of products with `x` starts at. Integers of a row that is not finite may be large.
-    #[inline(always)]
-    pub(super) fn first_sum(self, x: &[i32]) -> i32 {
+    /// The stored byte of a weight.
+    pub(super) fn byte_of_w(self, w: i8) -> u8 {
         match self {
-            Self::Both => 0,
-            Self::Weights => x
-                .iter()
-                .fold(0, |sum, &x| sum.wrapping_sub(x.wrapping_mul(128))),
-            Self::Inputs => x.iter().fold(0, |sum, &x| sum.wrapping_sub(x.min(0))),
+            Self::Weights => (w as u8).wrapping_add(128),
+            Self::Both | Self::Inputs | Self::Offset => w as u8,
+        }
+    }
+
+    /// The encoded byte of an input.
+    #[inline(always)]
+    pub(super) fn byte_of_x(self, x: i8) -> u8 {
+        match self {
+            Self::Offset => (x as u8).wrapping_add(LARGEST),
+            Self::Both | Self::Weights | Self::Inputs => x as u8,
+        }
+    }
+
+    /// What a sum of products with `w` starts at, besides the [part of x](Self::first_sum_of_x).
+    pub(super) fn first_sum_of_w(self, w: &[i8]) -> i32 {
+        match self {
+            Self::Offset => -i32::from(LARGEST) * w.iter().map(|&w| i32::from(w)).sum::<i32>(),
+            Self::Both | Self::Weights | Self::Inputs => 0,
+        }
+    }
+
+    /// What a sum of products with `x` starts at, besides the [part of w](Self::first_sum_of_w).
+    #[inline(always)]
+    pub(super) fn first_sum_of_x(self, x: &[i8]) -> i32 {
+        match self {
+            Self::Both | Self::Offset => 0,
+            Self::Weights => -128 * x.iter().map(|&x| i32::from(x)).sum::<i32>(),
+            Self::Inputs => -x.iter().map(|&x| i32::from(x.min(0))).sum::<i32>(),
         }
     }
 }
@@ -101,12 +131,20 @@ impl Dots {
         best.unwrap_or(Self::Scalar)
     }
 
+    /// The fastest one with the same vectors for these weights.
+    pub(super) fn of_weights(self, weights: &Integers) -> Self {
+        match self {
+            Self::Avx2 if weights.pairs_are_small() => Self::Avx2Small,
+            other => other,
+        }
+    }
+
     /// Whether this machine and this build have it.
     pub(super) fn is_available(self) -> bool {
         match self {
             Self::Scalar => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx2 | Self::Avx2Small => is_x86_feature_detected!("avx2"),
             #[cfg(target_arch = "x86_64")]
             Self::AvxVnni => {
                 is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni")
@@ -130,6 +168,7 @@ impl Dots {
         let (lanes, signs, order) = match self {
             Self::Scalar => (8, Signs::Both, ByteOrder::Planes),
             Self::Avx2 => (8, Signs::Inputs, ByteOrder::Words),
+            Self::Avx2Small => (8, Signs::Offset, ByteOrder::Words),
             Self::AvxVnni => (8, Signs::Weights, ByteOrder::Words),
             Self::Avx512Vnni => (16, Signs::Weights, ByteOrder::Words),
             Self::NeonDotprod => (4, Signs::Both, ByteOrder::Words),
@@ -154,6 +193,9 @@ impl Dots {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, and the instructions are available.
             Self::Avx2 => unsafe { x86::avx2(operands) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above, and the instructions are available.
+            Self::Avx2Small => unsafe { x86::avx2_small(operands) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, and the instructions are available.
             Self::AvxVnni => unsafe { x86::avx_vnni(operands) },
@@ -250,8 +292,8 @@ unsafe fn tile<D: Dot, const R: usize, const P: usize>(
     tile: Addresses,
 ) -> usize {
     let mut w = tile.weights;
-    // The scale of the row comes first.
-    let mut at = 1;
+    // The scale of the row and the first sums of its groups come first.
+    let mut at = 1 + shape.groups;
     let row = |r: usize, at: usize| tile.row.wrapping_add(r * shape.row_words() + at);
     // SAFETY: the loops read `shape.words` words with their scales from each panel, and as many words with the
     // first sum of each group from each row. The caller promises that they exist.
@@ -260,15 +302,26 @@ unsafe fn tile<D: Dot, const R: usize, const P: usize>(
             w.wrapping_add(p * shape.panel_words() + v * D::LANES)
         };
         let mut sums = [[[dot.floats(0.0); VECTORS]; P]; R];
-        let mut left = shape.words;
-        while left > 0 {
-            let words = left.min(GROUP_WORDS);
-            left -= words;
+        for group in 0..shape.groups {
+            let words = shape
+                .group_words
+                .min(shape.words - group * shape.group_words);
             let mut ints = [[[dot.ints(0); VECTORS]; P]; R];
             for (r, ints) in ints.iter_mut().enumerate() {
-                *ints = [[dot.ints(row(r, at).read() as i32); VECTORS]; P];
+                let of_row = dot.ints(row(r, 1 + group).read() as i32);
+                for (p, ints) in ints.iter_mut().enumerate() {
+                    for (v, first) in ints.iter_mut().enumerate() {
+                        *first = if shape.has_first_sums {
+                            dot.load(vector(w, p, v))
+                        } else {
+                            of_row
+                        };
+                    }
+                }
             }
-            at += 1;
+            if shape.has_first_sums {
+                w = w.add(VECTORS * D::LANES);
+            }
             for word in 0..words {
                 let mut vectors = [[dot.ints(0); VECTORS]; P];
                 for (p, vectors) in vectors.iter_mut().enumerate() {

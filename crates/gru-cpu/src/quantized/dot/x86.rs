@@ -13,6 +13,16 @@ pub(super) unsafe fn avx2(operands: Multiplication<'_>) {
     unsafe { product(Avx2, operands) }
 }
 
+/// [`product`] with AVX2, for small weights.
+///
+/// # Safety
+/// As for [`product`].
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn avx2_small(operands: Multiplication<'_>) {
+    // SAFETY: the caller keeps the same promises.
+    unsafe { product(Avx2Small, operands) }
+}
+
 /// [`product`] with AVX-VNNI.
 ///
 /// # Safety
@@ -38,6 +48,10 @@ pub(super) unsafe fn avx512_vnni(operands: Multiplication<'_>) {
 #[derive(Clone, Copy)]
 struct Avx2;
 
+/// `vpmaddubsw` with [`Signs::Offset`](super::Signs). A pair of products is at most 254·129.
+#[derive(Clone, Copy)]
+struct Avx2Small;
+
 /// `vpdpbusd` multiplies unsigned by signed bytes, here [`Signs::Weights`](super::Signs).
 #[derive(Clone, Copy)]
 struct AvxVnni;
@@ -58,6 +72,16 @@ vectors!(
         let (is_negative, size) = x;
         let pairs = _mm256_maddubs_epi16(size, _mm256_xor_si256(w, is_negative));
         _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
+);
+
+vectors!(
+    Avx2Small: 8,
+    __m256i { _mm256_set1_epi32, _mm256_loadu_si256 },
+    __m256 { _mm256_set1_ps, _mm256_add_ps, _mm256_mul_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_cvtepi32_ps },
+    |word| -> __m256i { _mm256_set1_epi32(word as i32) },
+    |sums, w, x| {
+        _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), _mm256_set1_epi16(1)))
     }
 );
 

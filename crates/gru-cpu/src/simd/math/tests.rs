@@ -4,6 +4,7 @@ use pulp::WithSimd;
 
 /// σ, 1 − σ and tanh of each of `a`.
 struct All<'a, E> {
+    is_coarse: bool,
     a: &'a [E],
     to: &'a mut [[E; 3]],
 }
@@ -17,8 +18,15 @@ impl<E: Lanes + Default> WithSimd for All<'_, E> {
         let mut out = [[E::default(); 16]; 3];
         for (a, to) in self.a.chunks(lanes).zip(self.to.chunks_mut(lanes)) {
             let a = E::load_part(simd, a);
-            let (sigmoid, rest) = E::vsigmoid(simd, a);
-            for (out, v) in out.iter_mut().zip([sigmoid, rest, E::vtanh(simd, a)]) {
+            let [sigmoid, rest, tanh] = if self.is_coarse {
+                let sigmoid = |a| coarse_sigmoid::<E, S>(simd, a);
+                let of_minus_a = sigmoid(E::vneg(simd, a));
+                [sigmoid(a), of_minus_a, coarse_tanh::<E, S>(simd, a)]
+            } else {
+                let (sigmoid, rest) = E::vsigmoid(simd, a);
+                [sigmoid, rest, E::vtanh(simd, a)]
+            };
+            for (out, v) in out.iter_mut().zip([sigmoid, rest, tanh]) {
                 E::store_part(simd, &mut out[..lanes], v);
             }
             for (k, to) in to.iter_mut().enumerate() {
@@ -65,7 +73,8 @@ fn worst(isa: Isa, step: usize) -> [f64; 3] {
             count += 1;
         }
         let (a, to) = (&a[..count], &mut out[..count]);
-        arch.dispatch(All { a, to });
+        let is_coarse = false;
+        arch.dispatch(All { is_coarse, a, to });
         for (&a, got) in a.iter().zip(&out) {
             for (k, expected) in expected(a.into()).into_iter().enumerate() {
                 let is_saturated = |y: f32| y == 0.0 || y.abs() == 1.0;
@@ -119,6 +128,27 @@ fn every_float_is_within_the_stated_error() {
 }
 
 #[test]
+fn coarse_functions_are_within_the_stated_error() {
+    let a: Vec<f32> = (0..=u32::MAX).step_by(4099).map(f32::from_bits).collect();
+    let mut to = vec![[0.0; 3]; a.len()];
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        let arch = isa.run(|| Machine::here::<f32>().arch);
+        let (is_coarse, a, to) = (true, &a[..], &mut to[..]);
+        arch.dispatch(All { is_coarse, a, to });
+        for (&a, got) in a.iter().zip(to) {
+            for (k, expected) in expected(a.into()).into_iter().enumerate() {
+                let got = got[k];
+                let error = (f64::from(got) - expected).abs();
+                let least = if k == 2 { -1.0 } else { 0.0 };
+                let is_close = error < 2f64.powi(-20) && (least..=1.0).contains(&got);
+                let is_right = if a.is_nan() { got.is_nan() } else { is_close };
+                assert!(is_right, "{isa:?}: {}({a}): {got}", NAMES[k]);
+            }
+        }
+    }
+}
+
+#[test]
 fn float64_agrees_with_the_standard_library() {
     let a: Vec<f64> = (-80_000..=80_000)
         .map(|k| f64::from(k) * 5.003e-4)
@@ -128,6 +158,7 @@ fn float64_agrees_with_the_standard_library() {
         let mut out = vec![[0.0; 3]; a.len()];
         isa.run(|| {
             Machine::here::<f32>().arch.dispatch(All {
+                is_coarse: false,
                 a: &a,
                 to: &mut out,
             });
