@@ -1,7 +1,8 @@
 //! Published models: reads their files, imports every GRU node, and compares the results with ONNX
 //! Runtime on the inputs of the real networks. `benches/models/fetch.py` downloads the files, and
-//! `benches/models/reference.py` records the results. Both fill the folder that `GRU_MODELS` names.
+//! `benches/models/reference.py` records the results, `benches/models/opus.py` those of Opus. They fill the folder that `GRU_MODELS` names.
 
+mod opus;
 mod record;
 mod sound;
 
@@ -100,7 +101,12 @@ const TESTS: [(&str, Exists, Test); 6] = [
 ];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let id = String::from("models/opus/stream");
+    let dir = std::env::var_os(MODELS).map(PathBuf::from);
+    let mut trials = vec![match dir {
+        Some(dir) => Trial::test(id, move || Ok(opus::run(&dir)?)),
+        None => without_files(id),
+    }];
     for published in &PUBLISHED {
         for (test, exists, run) in TESTS {
             for &backend in backends.iter().filter(|on| exists(published, on)) {

@@ -50,7 +50,8 @@
 //!   is NaN has the derivative NaN, whatever its activation. Values at a skipped step have no effect, finite or
 //!   not.
 //! - **Saturation.** σ and tanh in float32 are within 1.5 and 2 units of the last place (2 without a fused
-//!   multiply-add). They are exactly 0, 1 or −1 where that is the nearest number. Where z is σ, the
+//!   multiply-add). They are exactly 0, 1 or −1 where that is the nearest number. With weights of 16 or 8 bits and
+//!   the default activations, r and n have errors of at most 2⁻²⁰. Where z is σ, the
 //!   forward pass computes `1 − z` without cancellation. The backward pass subtracts the saved z from 1, as other
 //!   frameworks do.
 //! - **Subnormals.** A new state that would be subnormal is 0, and so is a state gradient on its way to the

@@ -164,18 +164,15 @@ impl<'a> PreparedLayer<'a> {
         if let Some(chain) = chain {
             return run_chains(&self.machine, &sizes, x, &[chain], new);
         }
-        let is_plain = memory.zoneout.is_none() && self.spec.clip_state.is_none();
+        let is_plain = n == 1 && memory.zoneout.is_none() && self.spec.clip_state.is_none();
         let how = (&self.machine, &self.gates, update);
-        let is_done = n == 1
-            && is_plain
-            && self
-                .weights
-                .quantized_step(how, [x, h], new, &mut memory.scratch);
-        if !is_done && !new.is_empty() {
-            let (gru, inputs) = (self.gru(Order::default(), [n, 1]), inputs(sequence));
-            let new = Rows::new(new, self.h);
-            self.pass(&gru, &inputs, new, &[]).step(&mut memory.scratch);
+        let scratch = &mut memory.scratch;
+        if new.is_empty() || is_plain && self.weights.quantized_step(how, [x, h], new, scratch) {
+            return;
         }
+        let (gru, inputs) = (self.gru(Order::default(), [n, 1]), inputs(sequence));
+        let new = Rows::new(new, self.h);
+        self.pass(&gru, &inputs, new, &[]).step(scratch);
     }
 
     fn sizes(&self, [n, t]: [usize; 2]) -> Sizes {
