@@ -1,4 +1,4 @@
-//! Times of a step of Opus' GRUs, in gru-cpu and in Opus' own functions. Both are called in turn in this process.
+//! Times of a step of Opus' GRUs, in gru-cpu and in Opus' own functions. Both are interleaved in this process.
 //!
 //! ```sh
 //! python benches/models/opus.py DIR
