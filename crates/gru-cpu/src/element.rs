@@ -7,7 +7,8 @@ use crate::{
     simd::Lanes,
     spec::{Lengths, PerInput},
 };
-use std::mem::MaybeUninit;
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
 /// A float type of the kernels: `f32` or `f64`. The trait is sealed. Its supertraits may change in any release.
 pub trait Element: Lanes {

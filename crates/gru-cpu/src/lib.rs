@@ -70,6 +70,7 @@
 //! | x86-64 | AVX-512, AVX2 with FMA, or none, selected at run time | rayon | Linux |
 //! | AArch64 | NEON | rayon | Linux, emulated by `qemu-user` |
 //! | wasm32 | none, or 128 bits (`simd128`), selected at build time | the caller's | `wasm32-wasip1` in Node 20; on `wasm32-unknown-unknown` the example `smoke`, and a training program in Chromium |
+//! | Cortex-M4 | none | the caller's | a stream, emulated by `qemu-system-arm`: the bits of x86-64 without vectors |
 //! | others | none | rayon | not tested |
 //!
 //! A call uses the threads of the rayon pool in which it is made. To limit them, make the call in a pool with
@@ -113,8 +114,12 @@
 //! - `memory`: buffers for results, large pages.
 //! - `tuning`: the thresholds.
 //! - [`testing`]: the instruction set that a test forces.
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[macro_use]
+extern crate alloc;
 
 /// What a GRU computes.
 pub use gru_spec as spec;

@@ -3,7 +3,8 @@
 use crate::element::Element;
 #[cfg(all(target_os = "linux", not(miri)))]
 use crate::tuning::LARGE_PAGES_FROM;
-use std::mem::MaybeUninit;
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
 /// A buffer of zeros, for states or gates.
 ///
@@ -21,7 +22,7 @@ pub fn buffer<E: Element>(len: usize) -> Vec<E> {
 /// Only initialized elements are written to the result.
 pub(crate) unsafe fn overwritten<E>(slice: &mut [E]) -> &mut [MaybeUninit<E>] {
     // SAFETY: both types have the same layout, and by the caller's promise the slice stays valid.
-    unsafe { &mut *(std::ptr::from_mut(slice) as *mut [MaybeUninit<E>]) }
+    unsafe { &mut *(core::ptr::from_mut(slice) as *mut [MaybeUninit<E>]) }
 }
 
 /// Requests pages of 2 MiB for a large buffer that has not been written yet.

@@ -2,8 +2,8 @@
 //! change a result by no more than the order of a sum. [`ROW_GRANULE`] makes results independent of the
 //! number of threads.
 
+use core::time::Duration;
 use pulp::Simd;
-use std::time::Duration;
 
 // How rows and hidden units are split between threads.
 

@@ -1,5 +1,7 @@
 //! The activations: value and slope.
 
+use num_traits::Float;
+
 /// An element-wise activation `y = φ(a)`.
 ///
 /// Every derivative is a function of the output `y`, so backward requires only the saved gates. This
@@ -107,22 +109,22 @@ impl Activation {
     /// `φ(a)` in float64, the definition. NaN if `a` is NaN.
     pub fn value(&self, a: f64) -> f64 {
         match *self {
-            Self::Sigmoid => 1.0 / (1.0 + (-a).exp()),
-            Self::Tanh => a.tanh(),
+            Self::Sigmoid => 1.0 / (1.0 + Float::exp(-a)),
+            Self::Tanh => Float::tanh(a),
             Self::Relu if a < 0.0 => 0.0,
             Self::HardSigmoid { alpha, beta } => (alpha * a + beta).clamp(0.0, 1.0),
             Self::Identity => a,
             Self::Affine { alpha, beta } => alpha * a + beta,
             Self::LeakyRelu { alpha } if a <= 0.0 => alpha * a,
             Self::ThresholdedRelu { alpha } if a <= alpha => 0.0,
-            Self::Elu { alpha } if a <= 0.0 => alpha * a.exp_m1(),
+            Self::Elu { alpha } if a <= 0.0 => alpha * Float::exp_m1(a),
             Self::Relu
             | Self::LeakyRelu { .. }
             | Self::ThresholdedRelu { .. }
             | Self::Elu { .. } => a,
-            Self::ScaledTanh { alpha, beta } => alpha * (beta * a).tanh(),
+            Self::ScaledTanh { alpha, beta } => alpha * Float::tanh(beta * a),
             Self::Softsign => a / (1.0 + a.abs()),
-            Self::Softplus => a.max(0.0) + (-a.abs()).exp().ln_1p(),
+            Self::Softplus => a.max(0.0) + Float::ln_1p(Float::exp(-a.abs())),
         }
     }
 
@@ -145,7 +147,7 @@ impl Activation {
             // β(α − y²/α), exactly 0 at ±α.
             Self::ScaledTanh { alpha, beta } => (alpha - y) * (alpha + y) * (beta / alpha),
             Self::Softsign => (1.0 - y.abs()) * (1.0 - y.abs()),
-            Self::Softplus => -(-y).exp_m1(),
+            Self::Softplus => -Float::exp_m1(-y),
         }
     }
 

@@ -5,7 +5,8 @@ use crate::{
     sizes::Sizes,
     tensors::{Inputs, Sequence, Shape},
 };
-use std::{error, fmt, sync::Arc};
+use alloc::sync::Arc;
+use core::{error, fmt};
 
 /// The lengths of the rows of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

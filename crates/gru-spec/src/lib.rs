@@ -13,9 +13,12 @@
 //! and [`PerInput`] list the tensors of a call. Gates are always packed as columns `r | z | n`. Only
 //! converters permute them.
 //!
-//! The crate has no dependencies. The feature `serde` makes options serializable.
+//! The crate is `no_std` with `alloc`. The feature `serde` makes options serializable.
+#![cfg_attr(not(test), no_std)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc;
 
 mod activation;
 mod checkpointing;

@@ -3,7 +3,12 @@
 //! Source: <https://onnx.ai/onnx/operators/onnx__GRU.html>.
 
 use crate::{Activation, Activations, Direction, GruSpec, Layout, Reset};
-use std::fmt;
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::fmt;
 
 /// The attributes of a `GRU` node. The default values are the operator's.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,7 +69,7 @@ impl fmt::Display for AttributeError {
     }
 }
 
-impl std::error::Error for AttributeError {}
+impl core::error::Error for AttributeError {}
 
 fn error(
     attribute: &'static str,

@@ -1,6 +1,6 @@
 //! The order of a sequence in memory and in time.
 
-use std::ops::Range;
+use core::ops::Range;
 
 /// The order of the first two dimensions of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,7 +1,7 @@
 //! [`GruSpec`]: every convention in which GRUs differ.
 
 use crate::activation::{Activation, Activations};
-use std::{error, fmt};
+use core::{error, fmt};
 
 /// Where the reset gate `r` acts in the candidate `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

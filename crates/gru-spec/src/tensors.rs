@@ -1,6 +1,6 @@
 //! The tensors of a call: the only list of inputs, gradients and their shapes.
 
-use std::ops::Deref;
+use core::ops::Deref;
 
 use crate::{order::Layout, sizes::Sizes};
 
@@ -219,7 +219,7 @@ impl<T> Inputs<T> {
     /// The inputs that have a gradient. Absent inputs are `None`.
     pub fn differentiable(&self) -> PerInput<Option<&T>> {
         let mut slots = self.as_ref().into_slots().into_iter();
-        PerInput::from_array(std::array::from_fn(|_| slots.next().flatten()))
+        PerInput::from_array(core::array::from_fn(|_| slots.next().flatten()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a call cannot be made.
 
-use std::{error, fmt};
+use core::{error, fmt};
 
 use crate::spec::{LengthsError, Sizes, SpecError};
 

@@ -15,8 +15,8 @@ use crate::{
     product::{Rows, Strided},
     spec::{self, Direction, GruSpec, Layout, Order, PerInput, Sizes},
 };
+use core::ops::Range;
 use num_traits::Float;
-use std::ops::Range;
 
 /// The inputs of a call. Every slice is dense and row-major.
 pub type Inputs<'a, E> = spec::Inputs<&'a [E]>;

@@ -12,7 +12,8 @@ use crate::{
     spec::{Direction, Layout, Lengths, Order, Sizes},
     tuning::{ROW_GRANULE, UNEVEN_SHARE},
 };
-use std::{cmp::Reverse, iter::repeat_n, ops::Range};
+use alloc::vec::Vec;
+use core::{cmp::Reverse, iter::repeat_n, ops::Range};
 
 /// The rows of a call, in slots.
 #[derive(Debug)]

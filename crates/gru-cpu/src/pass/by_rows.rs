@@ -8,8 +8,9 @@ use crate::{
     simd::Lanes,
     tuning::QUANTIZED_ROWS,
 };
+use alloc::boxed::Box;
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// A matrix whose products are written to memory.
 pub(super) enum RowMatrix<'a, E> {
@@ -116,7 +117,7 @@ impl<E: Lanes> RowMatrix<'_, E> {
             match self {
                 Self::InPlace(weight) => {
                     let (mut from, mut into) =
-                        ([std::ptr::null(); ROWS], [std::ptr::null_mut(); ROWS]);
+                        ([core::ptr::null(); ROWS], [core::ptr::null_mut(); ROWS]);
                     for at in 0..len {
                         (from[at], into[at]) = (lhs(first + at), to(at));
                     }

@@ -13,8 +13,8 @@ use crate::{
         UNITS_OF_A_CHAIN,
     },
 };
+use core::mem::MaybeUninit;
 use pulp::{Simd, WithSimd};
-use std::mem::MaybeUninit;
 
 /// One direction of a row.
 #[derive(Clone, Copy)]
@@ -234,7 +234,7 @@ impl<E: Lanes> Chains<'_, E> {
         // SAFETY: the states have such a row, and these units are in it.
         unsafe {
             let to = self.states.as_mut_ptr().add(row * h + unit);
-            let units = std::slice::from_raw_parts_mut(to, lanes.min(h - unit));
+            let units = core::slice::from_raw_parts_mut(to, lanes.min(h - unit));
             E::write(simd, units, *state);
         }
     }

@@ -8,8 +8,8 @@ use crate::{
     product::{Prefetch, Rows, Strided},
     simd::{Gates, Lanes},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// What gate tiles read and write, in all steps.
 pub(super) struct GateCells<'a, E> {

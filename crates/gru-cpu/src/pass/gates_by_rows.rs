@@ -9,8 +9,8 @@ use crate::simd::{
     Lanes,
     way::{CALLED, COARSE, DEFAULT},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// All gates of rows.
 pub(super) trait GatesByRows<E: Lanes>: GateTiles<E> {
@@ -91,11 +91,11 @@ pub(super) trait GatesByRows<E: Lanes>: GateTiles<E> {
             unsafe {
                 let read = |from: *mut E, gate: usize| {
                     let from = from.add(at(gate)).cast_const();
-                    E::read(simd, std::slice::from_raw_parts(from, units.len()))
+                    E::read(simd, core::slice::from_raw_parts(from, units.len()))
                 };
                 let write = |gate: usize, v: E::V<S>| {
                     let to = p.add(at(gate));
-                    E::write(simd, std::slice::from_raw_parts_mut(to, units.len()), v);
+                    E::write(simd, core::slice::from_raw_parts_mut(to, units.len()), v);
                 };
                 let plus = |bias: E::V<S>, from: *mut E, gate: usize| {
                     E::vadd(simd, bias, read(from, gate))

@@ -5,7 +5,7 @@ use crate::{
     simd::Lanes,
     spec::{Reset, Sizes},
 };
-use std::{iter::once, ops::Range};
+use core::{iter::once, ops::Range};
 
 pub(super) struct LayerMatrices<M> {
     /// The input weight, all gates.

@@ -34,8 +34,8 @@ use crate::{
     simd::Machine,
     threads::{Member, Rounds, Tile},
 };
+use core::ops::Range;
 use pulp::{Simd, WithSimd};
-use std::ops::Range;
 
 /// [`Rounds`] in vector code.
 trait VectorRounds: Sync {

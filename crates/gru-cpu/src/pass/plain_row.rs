@@ -6,8 +6,8 @@ use crate::{
     simd::{Gates, Lanes},
     spec::Update,
 };
+use core::{ops::Range, slice::from_raw_parts, slice::from_raw_parts_mut};
 use pulp::Simd;
-use std::{ops::Range, slice::from_raw_parts, slice::from_raw_parts_mut};
 
 /// The states of a plain row.
 pub(super) struct PlainStates<E> {

@@ -12,6 +12,7 @@ use crate::{
     simd::{Gates, Machine},
     spec::{Direction, GruSpec, Lengths, Order, Precision, Sizes},
 };
+use alloc::vec::Vec;
 
 /// What a forward pass needs of a layer, whose weights are prepared for the instruction set of this machine: in panels, or
 /// rounded to 16 or 8 bits. A short call of [`Gru::forward`] adds in another order, so its last bits may differ.

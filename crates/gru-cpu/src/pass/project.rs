@@ -12,8 +12,8 @@ use crate::{
     threads::tiles,
     tuning::{registers, tile_rows},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// Some rows of the batch at some steps. They are numbered step by step.
 #[derive(Clone)]
@@ -146,7 +146,7 @@ impl<E: Lanes> Project<'_, E> {
     /// The first rows of x of some rows of the round.
     #[inline(always)]
     fn x(&self, rows: Range<usize>) -> [*const E; ROWS] {
-        let mut x = [std::ptr::null(); ROWS];
+        let mut x = [core::ptr::null(); ROWS];
         let (mut n, mut s) = self.round.place(rows.start);
         for x in &mut x[..rows.len()] {
             let row = self.call.x(self.call.row(n, s));

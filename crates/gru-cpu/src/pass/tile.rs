@@ -15,8 +15,8 @@ use crate::{
     threads::Tile,
     tuning::CANDIDATE_VECTORS,
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// The tiles of all rows.
 pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
@@ -217,9 +217,9 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
         // SAFETY: the caller keeps the same promises.
         unsafe {
             let g = self.g(row).add(units.start);
-            let g = E::read(simd, std::slice::from_raw_parts(g, units.len()));
+            let g = E::read(simd, core::slice::from_raw_parts(g, units.len()));
             let rg = self.cells().rg.at(row).add(units.start);
-            let rg = std::slice::from_raw_parts_mut(rg, units.len());
+            let rg = core::slice::from_raw_parts_mut(rg, units.len());
             E::write(simd, rg, E::vmul(simd, r, g));
             self.save(simd, row, units, 0, &[r, z[0]]);
         }
@@ -346,7 +346,7 @@ pub(super) trait GateTiles<E: Lanes>: GateRows<E> {
     /// The rows of a tile as a left side.
     #[inline(always)]
     fn lhs_of(&self, tile: Tile, of_candidate: bool) -> Lhs<E> {
-        let mut rows = [std::ptr::null(); ROWS];
+        let mut rows = [core::ptr::null(); ROWS];
         for (row, to) in tile.range().zip(&mut rows) {
             *to = self.lhs(row, of_candidate);
         }

@@ -11,8 +11,9 @@ use crate::{
     spec::{Activations, Precision, Reset, Sizes},
     tuning::{CANDIDATE_VECTORS, PANELS_OF_A_CHAIN, ROW_GRANULE, pack_from},
 };
+use alloc::boxed::Box;
+use core::ops::Range;
 use pulp::{Simd, WithSimd};
-use std::ops::Range;
 
 /// The weights of a forward pass.
 pub(super) struct ForwardWeights<'a, E> {
@@ -226,7 +227,7 @@ pub(super) unsafe fn add_gates<E: Lanes, S: Simd>(
         // SAFETY: the caller keeps this promise.
         let units = unsafe {
             let from = row.add(gate * h + units.start);
-            std::slice::from_raw_parts(from, units.len())
+            core::slice::from_raw_parts(from, units.len())
         };
         *sum = E::vadd(simd, *sum, E::read(simd, units));
     }

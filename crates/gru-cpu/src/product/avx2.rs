@@ -17,7 +17,7 @@
 
 use super::{Panel, Product, WIDTH, operands::every, prefetch};
 use crate::simd::Lanes;
-use std::arch::{asm, x86_64::__m256};
+use core::arch::{asm, x86_64::__m256};
 
 /// Rows of a tile.
 pub(super) const ROWS: usize = 4;

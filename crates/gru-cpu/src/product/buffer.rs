@@ -1,7 +1,8 @@
 //! Scratch memory that starts on a cache line, so that no vector crosses a line.
 
 use crate::{memory::request_large_pages, simd::Lanes};
-use std::marker::PhantomData;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 /// Bytes of a cache line, and of the widest vectors.
 const LINE: usize = 64;
@@ -44,13 +45,13 @@ impl<E: Lanes> Buffer<E> {
         let words = &mut self.words[self.skip..];
         // SAFETY: after the skipped words there is room for `len` elements, aligned for both float types. Zero
         // bits are the number 0, as `Lanes` promises.
-        unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), self.len) }
+        unsafe { core::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), self.len) }
     }
 
     pub(crate) fn as_ref(&self) -> &[E] {
         let words = &self.words[self.skip..];
         // SAFETY: after the skipped words there are `len` elements, which are initialized.
-        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), self.len) }
+        unsafe { core::slice::from_raw_parts(words.as_ptr().cast(), self.len) }
     }
 }
 
@@ -59,14 +60,14 @@ impl Buffer<f32> {
     pub(crate) fn words(&self) -> &[u32] {
         let floats = self.as_ref();
         // SAFETY: both types have the same size and alignment, and every bit pattern is valid.
-        unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), floats.len()) }
+        unsafe { core::slice::from_raw_parts(floats.as_ptr().cast(), floats.len()) }
     }
 
     /// [`words`](Self::words), to be written.
     pub(crate) fn words_mut(&mut self) -> &mut [u32] {
         let floats = self.as_mut();
         // SAFETY: both types have the same size and alignment, and every bit pattern is valid.
-        unsafe { std::slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), floats.len()) }
+        unsafe { core::slice::from_raw_parts_mut(floats.as_mut_ptr().cast(), floats.len()) }
     }
 }
 

@@ -5,8 +5,8 @@ use crate::{
     simd::Lanes,
     tuning::{registers, tile_rows},
 };
+use core::ops::Range;
 use pulp::{Simd, WithSimd};
-use std::ops::Range;
 
 /// The most elements of a row of [`Sums`]: three vectors of the widest instruction set.
 const MOST: usize = 3 * WIDTH;
@@ -212,7 +212,7 @@ impl<'a, E: Lanes, const R: usize, const C: usize, const D: usize> RowProducts<'
         let width = self.columns.len() - column;
         for (&lhs, &to) in self.lhs.iter().zip(&self.to) {
             // SAFETY: as above.
-            let to = unsafe { std::slice::from_raw_parts_mut(to.add(column), width) };
+            let to = unsafe { core::slice::from_raw_parts_mut(to.add(column), width) };
             let mut sum = if block.start > 0 {
                 E::read(simd, to)
             } else {
@@ -319,7 +319,7 @@ impl<E: Lanes, const R: usize, const U: usize> Dots<'_, '_, E, R, U> {
         let Aligned(sums) = &mut Aligned([[E::real(simd, 0.0); COUNT]; R]);
         for &(gate, of_weight) in gates.iter() {
             let columns = of_weight * h..(of_weight + 1) * h;
-            let mut weights = [std::ptr::null(); COUNT];
+            let mut weights = [core::ptr::null(); COUNT];
             for (u, weights) in weights.iter_mut().enumerate() {
                 *weights = weight.row(unit + u, &columns).as_ptr();
             }
@@ -346,8 +346,8 @@ impl<E: Lanes, const R: usize, const U: usize> Dots<'_, '_, E, R, U> {
                         // belong to another gate, and zero times a weight may be NaN.
                         let (d, weights) = unsafe {
                             (
-                                std::slice::from_raw_parts(d.at(gate, whole, row + r), rest),
-                                std::slice::from_raw_parts(weights.add(whole), rest),
+                                core::slice::from_raw_parts(d.at(gate, whole, row + r), rest),
+                                core::slice::from_raw_parts(weights.add(whole), rest),
                             )
                         };
                         let (d, weights) = (E::read(simd, d), E::read(simd, weights));

@@ -7,11 +7,11 @@ use crate::{
     simd::Lanes,
     tuning::{PREFETCH_EVERY, PREFETCH_FROM, SUMS_1X3, SUMS_2X3, registers, tile_rows},
 };
-use pulp::{Simd, WithSimd};
-use std::{
+use core::{
     mem::MaybeUninit,
     ops::{Deref, DerefMut},
 };
+use pulp::{Simd, WithSimd};
 
 /// The sums of a tile: rows of up to three vectors.
 pub(crate) struct Sums<E: Lanes, S: Simd> {
@@ -53,7 +53,7 @@ impl<E: Lanes, S: Simd> Deref for Sums<E, S> {
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
         // SAFETY: `fill` initialized `size` rows.
-        unsafe { std::slice::from_raw_parts(self.rows.as_ptr().cast(), self.size) }
+        unsafe { core::slice::from_raw_parts(self.rows.as_ptr().cast(), self.size) }
     }
 }
 
@@ -61,7 +61,7 @@ impl<E: Lanes, S: Simd> DerefMut for Sums<E, S> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Self::Target {
         // SAFETY: `fill` initialized `size` rows, which are borrowed from `self`.
-        unsafe { std::slice::from_raw_parts_mut(self.rows.as_mut_ptr().cast(), self.size) }
+        unsafe { core::slice::from_raw_parts_mut(self.rows.as_mut_ptr().cast(), self.size) }
     }
 }
 
@@ -261,7 +261,7 @@ unsafe fn add_first<E: Lanes, S: Simd, const MR: usize, const NV: usize>(
     if cfg!(not(any(miri, fuzzing)))
         && MR == avx2::ROWS
         && NV > 1
-        && std::any::TypeId::of::<S>() == std::any::TypeId::of::<pulp::x86::V3>()
+        && core::any::TypeId::of::<S>() == core::any::TypeId::of::<pulp::x86::V3>()
     {
         // SAFETY: `V3` exists only on machines with AVX2, and its vectors are `__m256`.
         return unsafe { avx2::add_to::<E, NV>(product, sums.cast()) };

@@ -6,7 +6,8 @@ use crate::{
     threads,
     tuning::{PACK_AHEAD, PACK_IN_PARALLEL_FROM, PANELS_AT_A_TIME},
 };
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A product's right side, as one tile reads it.
 #[derive(Clone, Copy)]

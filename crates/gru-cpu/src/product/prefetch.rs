@@ -11,7 +11,7 @@ pub(crate) struct Lines<E, const N: usize> {
 impl<E, const N: usize> Lines<E, N> {
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        let lines = [std::ptr::null(); N];
+        let lines = [core::ptr::null(); N];
         Self { lines, count: 0 }
     }
 
@@ -81,7 +81,7 @@ impl<'a, E> Prefetch<'a, E> {
             tiles,
         }) = self.far
         else {
-            return (std::ptr::null(), 0);
+            return (core::ptr::null(), 0);
         };
         let lines = (elements * size_of::<E>()).div_ceil(64).div_ceil(tiles);
         let at = panel.cast::<u8>().wrapping_add(tile * lines * 64);
@@ -94,7 +94,7 @@ impl<'a, E> Prefetch<'a, E> {
 pub(super) fn to_write<E>(at: *const E) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
         // SAFETY: a prefetch of any address is allowed.
         unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) };
     }
@@ -106,7 +106,7 @@ pub(super) fn to_write<E>(at: *const E) {
 pub(crate) fn to_read<E>(at: *const E) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch of any address is allowed.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
@@ -118,7 +118,7 @@ pub(crate) fn to_read<E>(at: *const E) {
 pub(super) fn for_later<E>(at: *const E) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch of any address is allowed.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) };
     }

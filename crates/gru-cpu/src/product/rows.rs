@@ -2,8 +2,8 @@
 
 use super::WIDTH;
 use crate::simd::Lanes;
+use core::{marker::PhantomData, mem::MaybeUninit, ops::Range};
 use pulp::Simd;
-use std::{marker::PhantomData, mem::MaybeUninit, ops::Range};
 
 /// Rows of `width` elements, shared between threads that never use the same cell at the same time.
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ impl<'a, E> Rows<'a, E> {
     pub(crate) unsafe fn cells(&self, row: usize, cols: Range<usize>) -> &'a [E] {
         assert!(cols.start <= cols.end && cols.end <= self.width);
         // SAFETY: the cells are within the row, and no thread writes them.
-        unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
+        unsafe { core::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
     }
 
     /// Writes cells of a row, at most a vector, without reading them.
@@ -123,7 +123,7 @@ impl<'a, E> Rows<'a, E> {
     pub(crate) unsafe fn cells_mut(&self, row: usize, cols: Range<usize>) -> &'a mut [E] {
         assert!(cols.start <= cols.end && cols.end <= self.width);
         // SAFETY: the cells are within the row, and only the caller uses them.
-        unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
+        unsafe { core::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
     }
 }
 
@@ -192,7 +192,7 @@ impl<'a, E> Strided<'a, E> {
     #[inline(always)]
     pub(crate) unsafe fn cells<'c>(&self, row: usize, cols: &Range<usize>) -> &'c [E] {
         // SAFETY: the cells are within the row, and no thread writes them.
-        unsafe { std::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
+        unsafe { core::slice::from_raw_parts(self.at(row).add(cols.start), cols.len()) }
     }
 
     /// # Safety
@@ -202,6 +202,6 @@ impl<'a, E> Strided<'a, E> {
     #[allow(clippy::mut_from_ref)] // As for `Rows`.
     pub(crate) unsafe fn cells_mut<'c>(&self, row: usize, cols: &Range<usize>) -> &'c mut [E] {
         // SAFETY: the cells are within the row, and only the caller uses them.
-        unsafe { std::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
+        unsafe { core::slice::from_raw_parts_mut(self.at(row).add(cols.start), cols.len()) }
     }
 }

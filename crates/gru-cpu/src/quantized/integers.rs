@@ -1,6 +1,7 @@
 //! Rounding to int8.
 
 use super::{matrix::Columns, shape::GROUP};
+use alloc::vec::Vec;
 
 /// 1.5 · 2²³. Adding it rounds to an integer, half to even, in the low bits.
 const ROUND: f32 = 12_582_912.0;
@@ -56,7 +57,7 @@ impl Scale {
 
     fn is_exact(self, v: f32) -> bool {
         let steps = v * self.per_unit;
-        (steps - steps.round_ties_even()).abs() <= EXACT
+        (steps - (steps + ROUND - ROUND)).abs() <= EXACT
     }
 
     /// The nearest integer, half to even, between −127 and 127. It is another one if the step is NaN.

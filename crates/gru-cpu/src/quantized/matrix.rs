@@ -8,7 +8,7 @@ use super::{
     shape::{BYTES, MatrixShape, Multiplication},
 };
 use crate::{product::Buffer, simd::Machine, spec::Precision};
-use std::ops::Range;
+use core::ops::Range;
 
 /// Columns of a row-major matrix.
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl Energy {
 
     /// `10·log₁₀ Σw² / Σ(w − ŵ)²`, in dB, if there are errors.
     pub(crate) fn db(self) -> Option<f64> {
-        (self.errors > 0.0).then(|| 10.0 * (self.weights / self.errors).log10())
+        (self.errors > 0.0).then(|| 10.0 * num_traits::Float::log10(self.weights / self.errors))
     }
 
     fn add(&mut self, exact: f32, rounded: f32) {
@@ -249,12 +249,12 @@ impl RowProduct<f32> for Matrix {
         let words = self.row_words();
         for at in 0..count {
             // SAFETY: the caller promises K elements.
-            let row = unsafe { std::slice::from_raw_parts(lhs(at), self.k) };
+            let row = unsafe { core::slice::from_raw_parts(lhs(at), self.k) };
             self.encode(row, &mut encoded[at * words..][..words]);
         }
         let len = count.saturating_sub(1) * stride + self.columns();
         // SAFETY: the caller promises these results.
-        let to = unsafe { std::slice::from_raw_parts_mut(to, len) };
+        let to = unsafe { core::slice::from_raw_parts_mut(to, len) };
         self.product(encoded, count, to, stride);
     }
 }

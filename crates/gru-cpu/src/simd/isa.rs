@@ -2,8 +2,10 @@
 
 use super::Lanes;
 use crate::tuning;
+#[cfg(feature = "std")]
+use core::cell::Cell;
+use core::marker::PhantomData;
 use pulp::{Scalar, Simd, WithSimd};
-use std::{cell::Cell, marker::PhantomData};
 
 /// Defines all instruction sets except [`Isa::Scalar`]: names, vectors, and the targets that have them. The best set of
 /// each target is last.
@@ -77,7 +79,8 @@ instruction_sets! {
     );
 }
 
-thread_local! {
+#[cfg(feature = "std")]
+std::thread_local! {
     static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
 }
 
@@ -91,6 +94,7 @@ impl Isa {
     ///
     /// # Panics
     /// If it is not available.
+    #[cfg(feature = "std")]
     pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
         assert!(self.is_available(), "{self:?} is not available");
         struct Restore(Option<Isa>);
@@ -101,6 +105,17 @@ impl Isa {
         }
         let _restore = Restore(FORCED.replace(Some(self)));
         f()
+    }
+
+    /// The one that is forced on this thread.
+    #[cfg(feature = "std")]
+    fn forced() -> Option<Self> {
+        FORCED.get()
+    }
+
+    #[cfg(not(feature = "std"))]
+    fn forced() -> Option<Self> {
+        None
     }
 
     /// The best instruction set of this machine.
@@ -142,7 +157,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// The best instruction set, or the one that is forced on this thread.
     pub(crate) fn here<E: Lanes>() -> Self {
-        let arch = match FORCED.get() {
+        let arch = match Isa::forced() {
             Some(isa) => isa.arch().expect("it was available when it was forced"),
             None => Isa::best(),
         };

@@ -10,7 +10,8 @@ use crate::{
     pass::PreparedLayer,
     spec::{Direction, GruSpec, Lengths, Precision, Sizes},
 };
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// One direction of one layer of a [`Stack`]. Make it from [`new`](Self::new), with `..StackLayer::new(weights)`: it may get
 /// more fields.

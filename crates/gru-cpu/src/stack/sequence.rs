@@ -8,7 +8,7 @@ use crate::{
     product::Rows,
     spec::{Layout, Lengths, Order, Sizes},
 };
-use std::borrow::Borrow;
+use core::borrow::Borrow;
 
 const OP: &str = "gru_cpu::Stack::forward";
 

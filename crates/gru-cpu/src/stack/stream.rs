@@ -7,7 +7,8 @@ use crate::{
     product::Buffer,
     spec::Direction,
 };
-use std::{fmt, sync::Arc};
+use alloc::{sync::Arc, vec::Vec};
+use core::fmt;
 
 /// The states of some rows in all layers of a [`Stack`], advanced one step at a time: for sound, text or control
 /// signals in real time.

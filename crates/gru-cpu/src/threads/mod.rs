@@ -14,29 +14,13 @@ mod pool;
 mod sync;
 mod team;
 
+pub(crate) use self::pool::for_each;
 use self::pool::{offers, with_helpers};
 pub(crate) use self::{
     plan::{Plan, Tile, acting, split, tiles},
     pool::available,
     team::{Member, run_solo, run_team},
 };
-use std::sync::Mutex;
-
-/// Does `work` for all items. Each of up to `threads` threads takes the next item until none are left.
-pub(crate) fn for_each<T: Send>(
-    threads: usize,
-    items: impl Iterator<Item = T> + Send,
-    work: impl Fn(T) + Sync,
-) {
-    let items = Mutex::new(items);
-    let take = || items.lock().expect("no thread panics here").next();
-    let run = || {
-        while let Some(item) = take() {
-            work(item);
-        }
-    };
-    with_helpers(1..threads, |_| run(), run);
-}
 
 /// Work of a team in rounds.
 pub(crate) trait Rounds: Sync {

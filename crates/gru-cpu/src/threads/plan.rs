@@ -10,7 +10,7 @@ use crate::{
         WORK_PER_MICROSECOND,
     },
 };
-use std::{ops::Range, time::Duration};
+use core::{ops::Range, time::Duration};
 
 /// How one pass is split.
 #[derive(Debug, PartialEq, Eq)]

@@ -65,6 +65,22 @@ pub(crate) fn with_helpers<F: Fn(usize) + Sync>(
     }
 }
 
+/// Does `work` for all items. Each of up to `threads` threads takes the next item until none are left.
+pub(crate) fn for_each<T: Send>(
+    threads: usize,
+    items: impl Iterator<Item = T> + Send,
+    work: impl Fn(T) + Sync,
+) {
+    let items = Mutex::new(items);
+    let take = || items.lock().expect("no thread panics here").next();
+    let run = || {
+        while let Some(item) = take() {
+            work(item);
+        }
+    };
+    with_helpers(1..threads, |_| run(), run);
+}
+
 /// From this number on, a thread offers nothing. A pool whose threads are busy for long starts no helper, and keeps
 /// each in its queue: without a limit, memory would grow with every call.
 const MOST_WAITING: usize = 4096;

@@ -1,11 +1,47 @@
 //! The synchronization primitives of a team: from the standard library, or from a model checker, which tries the
 //! orders of their effects (see `team/model.rs`). The checker is a dependency of tests only.
 
-#[cfg(not(all(test, any(loom, shuttle))))]
+#[cfg(all(feature = "std", not(all(test, any(loom, shuttle)))))]
 pub(super) use std::{hint::spin_loop, sync::atomic, thread::yield_now, time::Instant};
+
+#[cfg(not(feature = "std"))]
+pub(super) use self::alone::*;
 
 #[cfg(all(test, any(loom, shuttle)))]
 pub(super) use self::modelled::*;
+
+/// Without `std` there is one thread, which does not wait.
+#[cfg(not(feature = "std"))]
+mod alone {
+    use core::{ops::Add, time::Duration};
+
+    pub(in crate::threads) use core::{
+        hint::{spin_loop, spin_loop as yield_now},
+        sync::atomic,
+    };
+
+    /// A clock that always reads zero.
+    #[derive(Clone, Copy, PartialEq, PartialOrd)]
+    pub(in crate::threads) struct Instant;
+
+    impl Instant {
+        pub(in crate::threads) fn now() -> Self {
+            Self
+        }
+
+        pub(in crate::threads) fn elapsed(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    impl Add<Duration> for Instant {
+        type Output = Self;
+
+        fn add(self, _: Duration) -> Self {
+            self
+        }
+    }
+}
 
 #[cfg(all(test, any(loom, shuttle)))]
 mod modelled {

@@ -16,7 +16,8 @@ use super::{
     with_helpers,
 };
 use crate::tuning::{SOLO, SPINS, WAITED_FROM, WAITED_SHARE};
-use std::{mem::forget, ops::Range, time::Duration};
+use alloc::vec::Vec;
+use core::{mem::forget, ops::Range, time::Duration};
 
 /// One of the threads of a round.
 pub(crate) struct Member<'a> {

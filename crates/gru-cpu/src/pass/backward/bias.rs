@@ -5,8 +5,8 @@ use crate::{
     product::{Buffer, Rows, WIDTH},
     simd::Lanes,
 };
+use core::{mem::MaybeUninit, ops::Range};
 use pulp::Simd;
-use std::{mem::MaybeUninit, ops::Range};
 
 /// For each gate of `d`, in the order r, z, n: the sum over rows and steps, and its rounding error.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use crate::{
     simd::Lanes,
     threads::tiles,
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 impl<E: Lanes> Pass<'_, E> {
     /// `dx = dp·w_ihᵀ` of some rows of a round, which belong to this thread, or `dp` itself where the input is projected.

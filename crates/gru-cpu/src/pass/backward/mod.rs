@@ -46,8 +46,9 @@ use crate::{
     threads::{Member, Plan, run_team, split},
     tuning::BARRIER_BACK_FROM,
 };
+use alloc::vec::Vec;
+use core::{mem::MaybeUninit, ops::Range};
 use pulp::Simd;
-use std::{mem::MaybeUninit, ops::Range};
 
 /// Where the gradients are written. What they contained is never read.
 pub(crate) type Targets<'a, E> = PerInput<Option<&'a mut [MaybeUninit<E>]>>;

@@ -7,8 +7,8 @@ use crate::{
     spec::Sizes,
     tuning::{FEW_ROWS, VECTORS_BACK},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// Left sides of the products over the rows of a round.
 pub(super) struct LhsColumns<'a, E> {
@@ -85,7 +85,7 @@ impl<'b, E: Lanes> Pass<'b, E> {
 
     /// Packs some rows, unless one of them needs more than a copy.
     fn pack_rows<const R: usize>(&self, round: &RoundRows<'_>, row: usize) -> bool {
-        let places: [_; R] = std::array::from_fn(|r| round.place(row + r));
+        let places: [_; R] = core::array::from_fn(|r| round.place(row + r));
         let at = places.map(|(n, s)| self.call.row(n, s));
         if self.call.inputs.sequence.recurrent_mask.is_some()
             || at.iter().any(|&at| self.call.is_skipped(at))
@@ -198,7 +198,7 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
         let all = self.gates.len() * per_gate;
         let first = panel * VECTORS_BACK;
         let count = (all - first).min(VECTORS_BACK);
-        let (mut at, mut offsets) = (std::ptr::null(), [0; VECTORS_BACK]);
+        let (mut at, mut offsets) = (core::ptr::null(), [0; VECTORS_BACK]);
         let mut columns = [const { 0..0 }; VECTORS_BACK];
         for v in 0..count {
             let (gate, unit) = ((first + v) / per_gate, (first + v) % per_gate * lanes);
@@ -272,7 +272,7 @@ impl<E: Lanes> OuterProduct<'_, '_, E> {
         let rows = self.rows_of(tile, MR);
         // A last tile of fewer rows repeats its last one.
         let addresses: [_; MR] =
-            std::array::from_fn(|r| self.to.at(rows.end.min(rows.start + r + 1) - 1));
+            core::array::from_fn(|r| self.to.at(rows.end.min(rows.start + r + 1) - 1));
         for &(of_d, gate) in self.gates {
             for unit in (0..h).step_by(lanes) {
                 let d = pass.d.at(of_d, unit, 0).cast_const();

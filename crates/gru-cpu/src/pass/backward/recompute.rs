@@ -15,8 +15,8 @@ use crate::{
     simd::Lanes,
     threads::tiles,
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// What a call without kept gates needs in addition to its inputs. The input product of a round is in the memory of the
 /// gradients that are computed afterwards.

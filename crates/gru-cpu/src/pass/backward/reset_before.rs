@@ -6,8 +6,8 @@ use crate::{
     simd::Lanes,
     threads::Tile,
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 impl<E: Lanes> Step<'_, '_, E> {
     /// One tile of `ds = dn̄·w_hnᵀ`.

@@ -18,8 +18,8 @@ use crate::{
     threads::{Member, Tile, acting, tiles},
     tuning::{BARRIER_BACK_FROM, ROWS_AHEAD, VECTORS_BACK},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 impl<E: Lanes> Pass<'_, E> {
     /// Computes the pre-activation gradients of a round's steps.
@@ -172,7 +172,7 @@ impl<E: Lanes> Step<'_, '_, E> {
             previous: pass.previous(n, s).as_ptr(),
             gates: match pass.saved {
                 Some(saved) => (saved[place * width..].as_ptr(), call.spec.saved_per_unit()),
-                None => (std::ptr::null(), 0),
+                None => (core::ptr::null(), 0),
             },
         })
     }

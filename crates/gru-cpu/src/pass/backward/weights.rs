@@ -13,8 +13,8 @@ use crate::{
     spec::{Reset, Sizes},
     tuning::{PACK_BACK_FROM, VECTORS_BACK},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// The right sides of the products over units.
 pub(super) type Transposed<'a, E> = LayerMatrices<Rhs<'a, E>>;

@@ -18,7 +18,8 @@ use crate::{
     threads::{Plan, for_each, run_solo, run_team},
     tuning::BARRIER_FROM,
 };
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Writes the states, and the gates to `saved` if it is there.
 pub(crate) fn forward<E: Lanes>(

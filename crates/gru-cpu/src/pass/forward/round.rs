@@ -21,8 +21,8 @@ use crate::{
     threads::{Member, acting, tiles},
     tuning::{BARRIER_FROM, CANDIDATE_VECTORS, PANELS_OF_A_ROW},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 impl<E: Lanes> VectorRounds for Group<'_, E> {
     fn machine(&self) -> &Machine {

@@ -18,8 +18,8 @@ use crate::{
     threads::Tile,
     tuning::{PANELS_OF_A_ROW, PREFETCH_FROM},
 };
+use core::ops::Range;
 use pulp::Simd;
-use std::ops::Range;
 
 /// One step of a group. Its rows are counted from the group's first.
 pub(super) struct Step<'a, 'b, E> {
@@ -108,7 +108,7 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     ) {
         let tile = Tile { first: 0, rows: 1 };
         // Not a constant: the compiler would set all of its bytes to zero.
-        let mut sums: [_; PANELS_OF_A_ROW] = std::array::from_fn(|_| Sums::<E, S>::new());
+        let mut sums: [_; PANELS_OF_A_ROW] = core::array::from_fn(|_| Sums::<E, S>::new());
         // SAFETY: the caller keeps the same promises.
         unsafe {
             for (panel, sums) in some.clone().zip(&mut sums) {

@@ -1,7 +1,7 @@
 //! Products of bytes on AArch64.
 
 use super::{super::shape::Multiplication, Dot, product};
-use std::arch::{aarch64::*, asm};
+use core::arch::{aarch64::*, asm};
 
 /// [`product`] without the extension `dotprod`.
 ///

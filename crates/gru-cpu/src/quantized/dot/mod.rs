@@ -19,6 +19,18 @@ use super::{
 };
 use crate::simd::Machine;
 
+/// Whether the machine has a feature, or without `std` the target.
+#[allow(unused_macros)] // Some targets have none.
+macro_rules! detected {
+    ($macro:ident, $feature:tt) => {{
+        #[cfg(feature = "std")]
+        let is_detected = std::arch::$macro!($feature);
+        #[cfg(not(feature = "std"))]
+        let is_detected = cfg!(target_feature = $feature);
+        is_detected
+    }};
+}
+
 /// An instruction set for dot products of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code)] // Each target has some of them.
@@ -144,19 +156,21 @@ impl Dots {
         match self {
             Self::Scalar => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 | Self::Avx2Small => is_x86_feature_detected!("avx2"),
+            Self::Avx2 | Self::Avx2Small => detected!(is_x86_feature_detected, "avx2"),
             #[cfg(target_arch = "x86_64")]
             Self::AvxVnni => {
-                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni")
+                detected!(is_x86_feature_detected, "avx2")
+                    && detected!(is_x86_feature_detected, "avxvnni")
             }
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni => {
-                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")
+                detected!(is_x86_feature_detected, "avx512f")
+                    && detected!(is_x86_feature_detected, "avx512vnni")
             }
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            Self::Neon => detected!(is_aarch64_feature_detected, "neon"),
             #[cfg(target_arch = "aarch64")]
-            Self::NeonDotprod => std::arch::is_aarch64_feature_detected!("dotprod"),
+            Self::NeonDotprod => detected!(is_aarch64_feature_detected, "dotprod"),
             Self::Simd128 => cfg!(all(target_family = "wasm", target_feature = "simd128")),
             #[allow(unreachable_patterns)] // Each target has some of them.
             _ => false,

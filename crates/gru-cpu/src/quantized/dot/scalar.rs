@@ -33,7 +33,7 @@ impl Dot for Scalar {
     #[inline(always)]
     unsafe fn dot(self, sums: [i32; LANES], w: [i32; LANES], x: [i16; 4]) -> [i32; LANES] {
         // SAFETY: both types have the same size, and every bit pattern is valid.
-        let w = unsafe { std::mem::transmute::<[i32; LANES], [[i8; LANES]; 4]>(w) };
+        let w = unsafe { core::mem::transmute::<[i32; LANES], [[i8; LANES]; 4]>(w) };
         let mut sums = sums;
         for k in 0..LANES {
             // A sum of two products is at most 2·127², which fits in 16 bits. A NaN may be −128, and wrap. The scale of
@@ -60,7 +60,7 @@ impl Dot for Scalar {
     ) -> [f32; LANES] {
         // SAFETY: the caller promises a vector at `scales`.
         let scales = unsafe { scales.cast::<[f32; LANES]>().read_unaligned() };
-        std::array::from_fn(|k| sums[k] + ints[k] as f32 * scales[k])
+        core::array::from_fn(|k| sums[k] + ints[k] as f32 * scales[k])
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Products of bytes on WebAssembly: widened to 16 bits, then `i32x4.dot_i16x8_s`.
 
 use super::Dot;
-use std::arch::wasm32::*;
+use core::arch::wasm32::*;
 
 #[derive(Clone, Copy)]
 pub(super) struct Simd128;

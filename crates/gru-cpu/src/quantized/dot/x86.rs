@@ -1,7 +1,7 @@
 //! Products of bytes on x86-64.
 
 use super::{super::shape::Multiplication, Dot, product};
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
 /// [`product`] with AVX2.
 ///

@@ -11,10 +11,11 @@ const ROUND: f64 = 6_755_399_441_055_744.0;
 pub(in crate::simd) fn exp_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
     // Below −746 the result rounds to zero. All other results times 2⁶⁴ are normal.
     const RAISE: i32 = 64;
+    const LOWER: f64 = 1.0 / (1u128 << RAISE) as f64;
     let splat = |v: f64| simd.splat_f64s(v);
     let x = f64::at_least(simd, x, splat(-746.0));
     let shift = splat(ROUND + f64::from(RAISE));
-    let shifted = simd.mul_add_e_f64s(x, splat(std::f64::consts::LOG2_E), shift);
+    let shifted = simd.mul_add_e_f64s(x, splat(core::f64::consts::LOG2_E), shift);
     let k = simd.sub_f64s(shifted, shift);
     let r = simd.mul_add_e_f64s(k, splat(-6.931_457_519_531_25e-1), x);
     let r = simd.mul_add_e_f64s(k, splat(-1.428_606_820_309_417_2e-6), r);
@@ -32,7 +33,7 @@ pub(in crate::simd) fn exp_negative<S: Simd>(simd: S, x: S::f64s) -> S::f64s {
     let e = simd.div_f64s(p, simd.sub_f64s(q, p));
     let e = simd.mul_add_e_f64s(e, splat(2.0), splat(1.0));
     let raised = simd.mul_f64s(e, pow2(simd, shifted));
-    simd.mul_f64s(raised, splat(f64::from(-RAISE).exp2()))
+    simd.mul_f64s(raised, splat(LOWER))
 }
 
 /// `2^k` where `k` is in the low bits of `shifted`. `pulp` does not have a shift of 64-bit integers; the compiler turns
@@ -50,7 +51,7 @@ fn pow2<S: Simd>(simd: S, shifted: S::f64s) -> S::f64s {
 #[inline(always)]
 fn elements<S: Simd>(v: &mut S::u64s) -> &mut [u64] {
     // SAFETY: a vector consists of `U64_LANES` elements of type u64, and its alignment is sufficient.
-    unsafe { std::slice::from_raw_parts_mut((v as *mut S::u64s).cast(), S::U64_LANES) }
+    unsafe { core::slice::from_raw_parts_mut((v as *mut S::u64s).cast(), S::U64_LANES) }
 }
 
 /// `e^x − 1` for `x ≤ 0`, as `2t / (1 − t)` with `t = tanh(x/2)`, which does not cancel.

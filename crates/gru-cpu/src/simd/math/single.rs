@@ -31,15 +31,15 @@ const EXP_TAIL: [f32; 5] = [
 fn exp_parts<S: Simd>(simd: S, x: S::f32s, times: f32, raise: f32) -> (S::f32s, S::f32s) {
     let splat = |v: f32| simd.splat_f32s(v);
     let shift = splat(ROUND + EXPONENT_BIAS + raise);
-    let shifted = simd.mul_add_e_f32s(x, splat(times * std::f32::consts::LOG2_E), shift);
+    let shifted = simd.mul_add_e_f32s(x, splat(times * core::f32::consts::LOG2_E), shift);
     let k = simd.sub_f32s(shifted, shift);
     let r = simd.mul_add_e_f32s(k, splat(-LN_2[0] / times), x);
     let r = simd.mul_add_e_f32s(k, splat(-LN_2[1] / times), r);
-    let mut scale = EXP_TAIL.len() as i32;
-    let mut tail = splat(EXP_TAIL[0] * times.powi(scale));
+    let mut scale = times * times * times * times * times;
+    let mut tail = splat(EXP_TAIL[0] * scale);
     for c in &EXP_TAIL[1..] {
-        scale -= 1;
-        tail = simd.mul_add_e_f32s(tail, r, splat(c * times.powi(scale)));
+        scale /= times;
+        tail = simd.mul_add_e_f32s(tail, r, splat(c * scale));
     }
     let p = simd.mul_add_e_f32s(tail, simd.mul_f32s(r, r), r);
     let bits = simd.transmute_u32s_f32s(shifted);
@@ -52,10 +52,11 @@ fn exp_parts<S: Simd>(simd: S, x: S::f32s, times: f32, raise: f32) -> (S::f32s, 
 pub(in crate::simd) fn exp_negative<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     // Below −104 the result rounds to zero. All other results times 2⁶⁴ are normal.
     const RAISE: f32 = 64.0;
+    const LOWER: f32 = 1.0 / (1u128 << 64) as f32;
     let x = f32::at_least(simd, x, simd.splat_f32s(-104.0));
     let (power, p) = exp_parts(simd, x, 1.0, RAISE);
     let raised = simd.mul_add_e_f32s(power, p, power);
-    simd.mul_f32s(raised, simd.splat_f32s((-RAISE).exp2()))
+    simd.mul_f32s(raised, simd.splat_f32s(LOWER))
 }
 
 /// `e^x − 1` for `x ≤ 0`.
