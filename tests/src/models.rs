@@ -1,7 +1,9 @@
 //! Published models: reads their files, imports every GRU node, and compares the results with ONNX
-//! Runtime on the inputs of the real networks. `benches/models/fetch.py` downloads the files, and
-//! `benches/models/reference.py` records the results, `benches/models/opus.py` those of Opus. They fill the folder that `GRU_MODELS` names.
+//! Runtime on the inputs of the real networks, and of crema on random inputs. `benches/models/fetch.py` downloads the
+//! files, `benches/models/reference.py` records the results, and `benches/models/opus.py` records the results of Opus.
+//! They fill the folder that `GRU_MODELS` names.
 
+mod crema;
 mod opus;
 mod record;
 mod sound;
@@ -101,18 +103,24 @@ const TESTS: [(&str, Exists, Test); 6] = [
 ];
 
 pub fn trials(backends: &[TestBackend]) -> Vec<Trial> {
+    let dir = || std::env::var_os(MODELS).map(PathBuf::from);
     let id = String::from("models/opus/stream");
-    let dir = std::env::var_os(MODELS).map(PathBuf::from);
-    let mut trials = vec![match dir {
+    let mut trials = vec![match dir() {
         Some(dir) => Trial::test(id, move || Ok(opus::run(&dir)?)),
         None => without_files(id),
     }];
+    for &backend in backends {
+        let id = format!("models/crema/file/{}", backend.name);
+        trials.push(match dir() {
+            Some(dir) => backend.trial(id, move |device| crema::run(&dir, &backend, device)),
+            None => without_files(id),
+        });
+    }
     for published in &PUBLISHED {
         for (test, exists, run) in TESTS {
             for &backend in backends.iter().filter(|on| exists(published, on)) {
                 let id = format!("models/{}/{test}/{}", published.name, backend.name);
-                let dir = std::env::var_os(MODELS).map(PathBuf::from);
-                trials.push(match dir {
+                trials.push(match dir() {
                     Some(dir) => backend.trial(id, move |device| {
                         run(&Files::open(published, &dir)?, &backend, device)
                     }),
@@ -168,13 +176,11 @@ impl Files {
     fn at_once(&self, case: &str, backend: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?;
-            let run = self.run(&format!("{node}:{case}"), device)?;
+            let run = self.record.run(&format!("{node}:{case}"), device)?;
             let lengths = run.lengths.as_deref();
-            let (y, y_h) = onnx::run(&block, run.x, lengths, Some(run.initial_h));
-            expect(&run.y.name, &y.dims()[..], &run.y.shape)?;
-            expect(&run.y_h.name, &y_h.dims()[..], &run.y_h.shape)?;
-            run.y.compare("at once", &values(y), backend)?;
-            run.y_h.compare("at once", &values(y_h), backend)?;
+            let initial = Some(run.initial_h.clone());
+            let (y, y_h) = onnx::run(&block, run.x.clone(), lengths, initial);
+            run.compare(y, y_h, backend)?;
         }
         Ok(())
     }
@@ -183,7 +189,7 @@ impl Files {
     fn frame_by_frame(&self, backend: &TestBackend, device: &Device) -> Result<(), String> {
         for node in self.published.nodes {
             let block = self.import(node, device)?;
-            let mut run = self.run(&format!("{node}:file"), device)?;
+            let mut run = self.record.run(&format!("{node}:file"), device)?;
             let [t, n, i] = run.x.dims();
             let steps = if backend.samples_modes() {
                 FEW_STEPS.min(t)
@@ -226,7 +232,7 @@ impl Files {
     fn prepared(&self, _: &TestBackend, device: &Device) -> Result<(), String> {
         let nodes = self.published.nodes;
         let key = if let [node] = nodes { node } else { "stack" };
-        let run = self.run(&format!("{key}:file"), device)?;
+        let run = self.record.run(&format!("{key}:file"), device)?;
         for (precision, least) in LEAST_DB {
             let state = Some(run.initial_h.clone());
             let y = self.run_prepared(run.x.clone(), state, precision, device)?;

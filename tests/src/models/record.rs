@@ -1,7 +1,10 @@
 //! The file of a published model, and the record of its outputs.
 
 use super::Published;
-use crate::backends::TestBackend;
+use crate::{
+    backends::TestBackend,
+    runs::{expect, values},
+};
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gru_convert::{StateDict, onnx};
 use gru_op::GruBlock;
@@ -26,7 +29,13 @@ const RECORDED: f64 = 2e-5;
 pub struct Files {
     pub published: &'static Published,
     pub model: onnx::Model,
-    recorded: StateDict,
+    pub record: Record,
+}
+
+/// The recorded tensors of a model.
+pub struct Record {
+    name: &'static str,
+    tensors: StateDict,
 }
 
 pub struct Run {
@@ -35,6 +44,16 @@ pub struct Run {
     pub lengths: Option<Vec<usize>>,
     pub y: Expected,
     pub y_h: Expected,
+}
+
+impl Run {
+    /// Compares the outputs of the whole run.
+    pub fn compare(&self, y: Tensor<4>, y_h: Tensor<3>, on: &TestBackend) -> Result<(), String> {
+        expect(&self.y.name, &y.dims()[..], &self.y.shape)?;
+        expect(&self.y_h.name, &y_h.dims()[..], &self.y_h.shape)?;
+        self.y.compare("at once", &values(y), on)?;
+        self.y_h.compare("at once", &values(y_h), on)
+    }
 }
 
 /// One output, from ONNX Runtime and in float64.
@@ -70,24 +89,30 @@ impl Files {
     pub fn open(published: &'static Published, root: &Path) -> Result<Self, String> {
         let path = root.join(published.file);
         let model = onnx::Model::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let record = root.join("recorded");
-        let record = record.join(format!("{}.safetensors", published.name));
         Ok(Self {
             published,
             model,
-            recorded: StateDict::from_safetensors(&record).map_err(|e| e.to_string())?,
+            record: Record::open(published.name, root)?,
         })
     }
 
     pub fn import(&self, node: &str, device: &Device) -> Result<GruBlock, String> {
         self.model.import(node, device).map_err(|e| e.to_string())
     }
+}
+
+impl Record {
+    pub fn open(name: &'static str, root: &Path) -> Result<Self, String> {
+        let path = root.join(format!("recorded/{name}.safetensors"));
+        let tensors = StateDict::from_safetensors(path).map_err(|e| e.to_string())?;
+        Ok(Self { name, tensors })
+    }
 
     pub fn data(&self, key: &str) -> Result<TensorData, String> {
-        let data = self.recorded.get(key).cloned();
+        let data = self.tensors.get(key).cloned();
         data.ok_or(format!(
             "{}: expected a record of {key}, got none",
-            self.published.name
+            self.name
         ))
     }
 

@@ -23,10 +23,10 @@ impl Files {
         close(
             "gains",
             &gains,
-            &self.numbers("sound:gains")?,
+            &self.record.numbers("sound:gains")?,
             FROM_ONNX_RUNTIME,
         )?;
-        let clean = self.numbers("sound:clean")?;
+        let clean = self.record.numbers("sound:clean")?;
         let expected = si_sdr(&full, &clean);
         for (precision, least) in LEAST_DB {
             let (_, sound) = self.enhance(precision, device)?;
@@ -58,16 +58,17 @@ impl Files {
     ) -> Result<(Vec<f64>, Vec<f64>), String> {
         let matrix = |name: &str| -> Result<Tensor<2>, String> {
             Ok(Tensor::from_data(
-                self.data(&format!("sound:{name}"))?,
+                self.record.data(&format!("sound:{name}"))?,
                 device,
             ))
         };
-        let x = Tensor::<3>::from_data(self.data("stack:file:X")?, device);
+        let x = Tensor::<3>::from_data(self.record.data("stack:file:X")?, device);
         let y = self.run_prepared(x, None, precision, device)?;
         let [t, _, h] = y.dims();
         let mut y = y.reshape([t, h]);
         for k in 0..3 {
-            let bias = Tensor::<1>::from_data(self.data(&format!("sound:bias.{k}"))?, device);
+            let bias =
+                Tensor::<1>::from_data(self.record.data(&format!("sound:bias.{k}"))?, device);
             y = y.matmul(matrix(&format!("weight.{k}"))?) + bias.unsqueeze();
             y = if k < 2 {
                 activation::relu(y)
@@ -77,7 +78,7 @@ impl Files {
         }
         let both = Tensor::cat(vec![y.clone(), y.clone()], 1);
         let frames = (matrix("spectrum")? * both).matmul(matrix("synthesis")?);
-        let ([_, size], hop) = (frames.dims(), self.numbers("sound:hop")?[0] as usize);
+        let ([_, size], hop) = (frames.dims(), self.record.numbers("sound:hop")?[0] as usize);
         let mut samples = vec![0.0; (t - 1) * hop + size];
         for (k, frame) in values(frames).chunks_exact(size).enumerate() {
             let to = &mut samples[k * hop..][..size];
