@@ -99,7 +99,9 @@ pub(super) struct Project<'a, E> {
 }
 
 impl<E: Lanes> Project<'_, E> {
-    #[inline(always)]
+    /// On WebAssembly this is a separate function, as the only row of a step.
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline(always))]
     pub(super) fn run<S: Simd>(&self, simd: S) {
         if let Matrices::ByRows(matrices) = &self.weights.matrices {
             return self.by_rows(simd, matrices.input.as_ref());

@@ -100,13 +100,13 @@ impl<E: Lanes> Product<'_, E> {
     }
 
     /// [`add_to`](Self::add_to) in free order, inlined if the tile is a single row: a function call would cost too
-    /// much.
+    /// much. But in the large function of a round, V8 spills all sums in each iteration.
     ///
     /// # Safety
     /// As for [`add_to`](Self::add_to).
     #[inline(always)]
     pub(crate) unsafe fn add_to_small<S: Simd>(self, simd: S, sums: &mut Sums<E, S>) {
-        if sums.size > 1 {
+        if sums.size > 1 || cfg!(target_family = "wasm") {
             // SAFETY: the caller keeps this promise.
             return unsafe { self.add_to(simd, sums) };
         }

@@ -97,9 +97,13 @@ impl<'a, 'b, E: Lanes> Step<'a, 'b, E> {
     /// Some panels of the only row. All products come before the gates: a gate is a chain of dependent
     /// operations, and the processor overlaps the chains of several panels.
     ///
+    /// On WebAssembly this is a separate function: V8 compiles one as large as a round with a simpler register allocator,
+    /// which spills everything in each iteration.
+    ///
     /// # Safety
     /// As for [`GateTiles::tile_after`].
-    #[inline(always)]
+    #[cfg_attr(target_family = "wasm", inline(never))]
+    #[cfg_attr(not(target_family = "wasm"), inline(always))]
     pub(super) unsafe fn row_after<S: Simd>(
         &self,
         simd: S,
@@ -190,6 +194,9 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         vectors: usize,
         lines: &'l mut WriteLines<E>,
     ) -> Prefetch<'l, E> {
+        if cfg!(target_family = "wasm") {
+            return Prefetch::NOTHING;
+        }
         let (h, lanes) = (self.cells().h, self.group.pass.machine.lanes);
         if let Some(saved) = self.saved
             && part.tile.rows >= PREFETCH_FROM
