@@ -7,15 +7,17 @@ mod vectors;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod product;
 mod scalar;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use self::product::product;
 use super::{
     integers::{Integers, LARGEST},
-    shape::{Addresses, MatrixShape, Multiplication, VECTORS},
+    shape::Multiplication,
 };
 use crate::simd::Machine;
 
@@ -261,117 +263,4 @@ pub(super) trait Dot: Copy {
     ) -> Self::Floats;
     /// Stores `sums · scale`.
     unsafe fn store(self, to: *mut f32, sums: Self::Floats, scale: f32);
-}
-
-/// All rows times all panels. A panel stays in the first-level cache while the rows read it. A single row reads two
-/// panels at a time: a word of the row is broadcast once for both, and six sums hide the latency of an addition.
-///
-/// # Safety
-/// The instruction set is available, and `operands` were checked for its number of lanes.
-#[inline(always)]
-unsafe fn product<D: Dot>(dot: D, mut operands: Multiplication<'_>) {
-    let (shape, count) = (operands.shape, operands.count);
-    let mut panel = 0;
-    while panel < shape.panels {
-        if count == 1 && shape.panels - panel >= 2 {
-            // SAFETY: by the check of the operands, these panels, this row and its results exist.
-            unsafe { tile::<D, 1, 2>(dot, &shape, operands.at(panel, 0)) };
-            panel += 2;
-            continue;
-        }
-        let mut row = 0;
-        while row < count {
-            let at = operands.at(panel, row);
-            // SAFETY: by the check of the operands, this panel, these rows and their results exist.
-            unsafe {
-                row += match count - row {
-                    4.. => tile::<D, 4, 1>(dot, &shape, at),
-                    2.. => tile::<D, 2, 1>(dot, &shape, at),
-                    _ => tile::<D, 1, 1>(dot, &shape, at),
-                };
-            }
-        }
-        panel += 1;
-    }
-}
-
-/// `R` rows times `P` panels. Returns `R`.
-///
-/// # Safety
-/// The instruction set is available. `P` panels, `R` rows and their results exist from `tile` on.
-#[inline(always)]
-unsafe fn tile<D: Dot, const R: usize, const P: usize>(
-    dot: D,
-    shape: &MatrixShape,
-    tile: Addresses,
-) -> usize {
-    let mut w = tile.weights;
-    // The scale of the row and the first sums of its groups come first.
-    let mut at = 1 + shape.groups;
-    let row = |r: usize, at: usize| tile.row.wrapping_add(r * shape.row_words() + at);
-    // SAFETY: the loops read `shape.words` words with their scales from each panel, and as many words with the
-    // first sum of each group from each row. The caller promises that they exist.
-    unsafe {
-        let vector = |w: *const u32, p: usize, v: usize| {
-            w.wrapping_add(p * shape.panel_words() + v * D::LANES)
-        };
-        let mut sums = [[[dot.floats(0.0); VECTORS]; P]; R];
-        for group in 0..shape.groups {
-            let words = shape
-                .group_words
-                .min(shape.words - group * shape.group_words);
-            let mut ints = [[[dot.ints(0); VECTORS]; P]; R];
-            for (r, ints) in ints.iter_mut().enumerate() {
-                let of_row = dot.ints(row(r, 1 + group).read() as i32);
-                for (p, ints) in ints.iter_mut().enumerate() {
-                    for (v, first) in ints.iter_mut().enumerate() {
-                        *first = if shape.has_first_sums {
-                            dot.load(vector(w, p, v))
-                        } else {
-                            of_row
-                        };
-                    }
-                }
-            }
-            if shape.has_first_sums {
-                w = w.add(VECTORS * D::LANES);
-            }
-            for word in 0..words {
-                let mut vectors = [[dot.ints(0); VECTORS]; P];
-                for (p, vectors) in vectors.iter_mut().enumerate() {
-                    for (v, to) in vectors.iter_mut().enumerate() {
-                        *to = dot.load(vector(w, p, v));
-                    }
-                }
-                w = w.add(VECTORS * D::LANES);
-                for (r, ints) in ints.iter_mut().enumerate() {
-                    let x = dot.lhs(row(r, at + word).read());
-                    for (ints, vectors) in ints.iter_mut().zip(&vectors) {
-                        for (sum, &w) in ints.iter_mut().zip(vectors) {
-                            *sum = dot.dot(*sum, w, x);
-                        }
-                    }
-                }
-            }
-            at += words;
-            for (sums, ints) in sums.iter_mut().zip(&ints) {
-                for (p, (sums, ints)) in sums.iter_mut().zip(ints).enumerate() {
-                    for (v, (sum, &all)) in sums.iter_mut().zip(ints).enumerate() {
-                        *sum = dot.add_scaled(*sum, all, vector(w, p, v));
-                    }
-                }
-            }
-            w = w.add(VECTORS * D::LANES);
-        }
-        for (r, sums) in sums.iter().enumerate() {
-            let scale = f32::from_bits(row(r, 0).read());
-            for (p, sums) in sums.iter().enumerate() {
-                for (v, &sum) in sums.iter().enumerate() {
-                    let column = (p * VECTORS + v) * D::LANES;
-                    dot.store(tile.to.add(r * tile.stride + column), sum, scale);
-                }
-            }
-        }
-    }
-    R
 }
