@@ -44,7 +44,7 @@ def directions(path):
             x, outputs = (gamma * x + beta).astype(np.float32), []
             for direction, order in [("forward", 1), ("backward", -1)]:
                 w, r, b = arrays(name, f"{direction}_gru_{k}/", "kernel", "recurrent_kernel", "bias")
-                # Keras' order of gates is that of ONNX.
+                # Keras and ONNX have the same order of gates.
                 weights = [np.ascontiguousarray(a)[None] for a in (w.T, r.T, np.append(b, 0 * b))]
                 h0 = random.uniform(-1, 1, (1, ROWS, len(r))).astype(np.float32)
                 y, y_h = in_float64(weights, x[::order], h0, before=True, sigmoid=hard_sigmoid)

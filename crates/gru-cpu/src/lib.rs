@@ -77,6 +77,9 @@
 //! fewer threads. A long call first waits for other threads to start, a millisecond at most. So if all threads of a
 //! pool make calls at the same time, make each of them in a pool of one thread.
 //!
+//! Without default features the crate is `no_std` with `alloc`, a call uses one thread, and the vectors are the build's. The
+//! feature `std` selects vectors at run time.
+//!
 //! On WebAssembly a call does not use threads, and it does not read the clock, which panics in a browser. The
 //! feature `threads` has no effect there, and rayon is not compiled. The vectors are selected at build time,
 //! because an engine rejects a module with one unknown instruction:

@@ -194,6 +194,7 @@ unsafe impl<E: Lanes> GateRows<E> for Step<'_, '_, E> {
         vectors: usize,
         lines: &'l mut WriteLines<E>,
     ) -> Prefetch<'l, E> {
+        // WebAssembly has no prefetch, but V8 computes the addresses.
         if cfg!(target_family = "wasm") {
             return Prefetch::NOTHING;
         }
